@@ -11,7 +11,7 @@ PLAYGROUND_INPUTS := schema.graphql $(shell find playground/src playground/publi
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test bench demo docs lint fmt schema accept-schema sqlx clean prepare playground server
+.PHONY: help run test check-deploy bench demo docs lint fmt schema accept-schema sqlx clean prepare playground server
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -24,6 +24,9 @@ demo: server ## send real traffic to a running server: make demo ARGS="--help"
 
 test: ## run every check: format, lints, tests on real servers, third-party suites, browser
 	@scripts/test
+
+check-deploy: ## check the files in deploy/: image, compose file, Helm chart, alerts, dashboard
+	@scripts/check-deploy
 
 bench: playground ## run the benchmarks, with an optimised build on a private Postgres
 	@scripts/test-servers run cargo bench --bench promises -- $(ARGS)

@@ -1,4 +1,4 @@
-/** Limits the first load: the entry, everything it imports statically, and their styles, compressed. */
+/** Limits the first load, compressed: the entry, everything it imports statically, their styles, and preloaded files. */
 
 import { gzipSync } from "node:zlib";
 import type { Plugin } from "vite";
@@ -7,13 +7,13 @@ const LIMIT_KIB = 300;
 
 type Bundle = Parameters<Extract<NonNullable<Plugin["generateBundle"]>, (...args: never[]) => unknown>>[1];
 
-/** Fails the build if the first load is larger than the limit. Views are loaded when they are opened. */
-export function firstLoadLimit(): Plugin {
+/** Fails the build if the first load is larger than the limit. A view itself is loaded when it is opened. */
+export function firstLoadLimit(shared: string): Plugin {
   return {
     name: "first-load-limit",
     apply: "build",
     generateBundle(_, bundle) {
-      const files = firstFiles(bundle);
+      const files = firstFiles(bundle, shared);
       const bytes = [...files].reduce((sum, name) => sum + compressedSize(bundle, name), 0);
       const kib = Math.ceil(bytes / 1024);
       const text = `The first load is ${kib} KiB in ${files.size} files (limit ${LIMIT_KIB} KiB).`;
@@ -25,7 +25,7 @@ export function firstLoadLimit(): Plugin {
   };
 }
 
-function firstFiles(bundle: Bundle): Set<string> {
+function firstFiles(bundle: Bundle, shared: string): Set<string> {
   const files = new Set<string>();
   const visit = (name: string) => {
     const chunk = bundle[name];
@@ -39,7 +39,7 @@ function firstFiles(bundle: Bundle): Set<string> {
     }
   };
   for (const [name, chunk] of Object.entries(bundle)) {
-    if (chunk.type === "chunk" && chunk.isEntry) {
+    if (chunk.type === "chunk" && (chunk.isEntry || chunk.name === shared)) {
       visit(name);
     }
   }
@@ -50,4 +50,23 @@ function compressedSize(bundle: Bundle, name: string): number {
   const file = bundle[name];
   const content = file?.type === "chunk" ? file.code : (file?.source ?? "");
   return gzipSync(content).length;
+}
+
+/** Loads a file of all views together with the entry. Without this, it is requested only after the entry has begun. */
+export function preloadShared(name: string): Plugin {
+  return {
+    name: "preload-shared",
+    apply: "build",
+    transformIndexHtml: {
+      order: "post",
+      handler: (_, { bundle = {} }) => {
+        const shared = Object.values(bundle).find((file) => file.type === "chunk" && file.name === name);
+        if (!shared) {
+          throw new Error(`The build has no chunk with the name ${name}.`);
+        }
+        const attrs = { rel: "modulepreload", crossorigin: true, href: `/${shared.fileName}` };
+        return [{ tag: "link", attrs, injectTo: "head" }];
+      },
+    },
+  };
 }

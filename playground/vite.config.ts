@@ -1,7 +1,7 @@
 import { compression } from "vite-plugin-compression2";
 import { defineConfig } from "vite";
 
-import { firstLoadLimit } from "./first_load.ts";
+import { firstLoadLimit, preloadShared } from "./first_load.ts";
 
 /** Server behind `npm run dev` and `vite preview`: `make run` listens on this address. */
 const SERVER = process.env.NOETL_URL ?? "http://127.0.0.1:8082";
@@ -12,10 +12,13 @@ const proxy = {
   "^/auth/(sign-in|token)$": { target: SERVER },
 };
 
+/** Name of the file with the modules that most views use. */
+const SHARED_BY_VIEWS = "views";
+
 export default defineConfig({
   base: "/",
   // Writes a file with the extension .gz beside each text file. The server sends it to browsers that accept gzip.
-  plugins: [firstLoadLimit(), compression({ algorithms: ["gzip"] })],
+  plugins: [firstLoadLimit(SHARED_BY_VIEWS), preloadShared(SHARED_BY_VIEWS), compression({ algorithms: ["gzip"] })],
   worker: { format: "es" },
   // The development server bundles libraries in advance, and can't bundle this one, because it starts workers.
   optimizeDeps: { exclude: ["@graphiql/react/setup-workers/vite"] },
@@ -30,6 +33,15 @@ export default defineConfig({
     rolldownOptions: {
       // Ignores "use client" in the libraries, which is meant for server-side renderers.
       onwarn: (warning, warn) => warning.code !== "MODULE_LEVEL_DIRECTIVE" && warn(warning),
+      // A few files instead of thirty small ones: a browser requests only six at a time from a server.
+      output: {
+        codeSplitting: {
+          groups: [
+            { name: "first", tags: ["$initial"], priority: 2 },
+            { name: SHARED_BY_VIEWS, minShareCount: 5, test: /src\/|@mantine|@floating-ui|@tabler|@tanstack/, priority: 1 },
+          ],
+        },
+      },
     },
   },
 });

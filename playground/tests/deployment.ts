@@ -3,10 +3,12 @@
  * those of `dev`. The server of `dev` ends with its broker, so it does nothing here, and another one does the work.
  */
 
+import { execFile } from "node:child_process";
 import { createServer, type AddressInfo } from "node:net";
 import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 
 import { answersReady, BINARY, startControlPlane, type ControlPlane } from "./control_plane";
 import { Program } from "./program";
@@ -21,22 +23,31 @@ export class Deployment {
 
   private constructor(
     private readonly databases: ControlPlane,
+    /** Runs the database of the last shard; undefined if the others run it too. */
+    private readonly ownDatabase: ControlPlane | undefined,
     private readonly folder: string,
     private readonly settings: Record<string, string>,
     private readonly ports: { server: number; broker: number },
   ) {}
 
-  static async start(): Promise<Deployment> {
-    const databases = await startControlPlane(IDLE);
+  /** Starts everything. With an own database, the last shard has a Postgres for itself, which can be stopped. */
+  static async start({ lastShardHasOwnDatabase = false } = {}): Promise<Deployment> {
+    const [databases, ownDatabase] = await Promise.all([
+      startControlPlane(IDLE),
+      lastShardHasOwnDatabase ? startControlPlane(IDLE) : undefined,
+    ]);
     const folder = await mkdtemp(join(tmpdir(), "noetl-deployment-"));
     const ports = { server: await freePort(), broker: await freePort() };
     const settings = {
       NOETL_CLUSTER_DSN: databases.setting("NOETL_CLUSTER_DSN"),
-      NOETL_SHARDS: databases.setting("NOETL_SHARDS"),
+      NOETL_SHARDS: shardsOf(databases, ownDatabase).join(","),
       NOETL_NATS_URL: `nats://127.0.0.1:${ports.broker}`,
       NOETL_PORT: String(ports.server),
     };
-    const deployment = new Deployment(databases, folder, settings, ports);
+    const deployment = new Deployment(databases, ownDatabase, folder, settings, ports);
+    if (ownDatabase) {
+      await deployment.migrate();
+    }
     await deployment.startBroker();
     await deployment.startServer();
     return deployment;
@@ -49,6 +60,16 @@ export class Deployment {
   async startServer(): Promise<void> {
     this.server = new Program(BINARY, ["serve"], this.settings);
     await this.server.until(() => answersReady(this.url), READY_MS);
+  }
+
+  /** Creates the tables of an empty database. */
+  private async migrate(): Promise<void> {
+    await promisify(execFile)(BINARY, ["migrate"], { env: { ...process.env, ...this.settings } });
+  }
+
+  /** Stops the Postgres of the last shard. */
+  async stopLastShard(): Promise<void> {
+    await this.ownDatabase?.stop();
   }
 
   async killServer(): Promise<void> {
@@ -81,8 +102,22 @@ export class Deployment {
     await this.server?.kill();
     await this.broker?.kill();
     await rm(this.folder, { recursive: true, force: true });
+    await this.ownDatabase?.stop();
     await this.databases.stop();
   }
+}
+
+/** Returns the addresses of the shards. A database that no server has used belongs to no deployment yet. */
+function shardsOf(databases: ControlPlane, ownDatabase: ControlPlane | undefined): string[] {
+  const shards = databases.setting("NOETL_SHARDS").split(",");
+  return ownDatabase ? [...shards.slice(0, -1), unusedDatabase(ownDatabase)] : shards;
+}
+
+/** Returns the address of the database that every Postgres has after its creation. */
+function unusedDatabase(of: ControlPlane): string {
+  const address = new URL(of.setting("NOETL_CLUSTER_DSN"));
+  address.pathname = "/postgres";
+  return address.href;
 }
 
 async function freePort(): Promise<number> {

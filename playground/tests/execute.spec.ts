@@ -1,3 +1,4 @@
+import { graphql } from "./api";
 import { expect, test } from "./console";
 
 const PATH = "samples/orders/process";
@@ -38,3 +39,36 @@ test("invalid values are refused at their fields", async ({ console, page }) => 
   await expect(page.getByText("The server refused the request. The marked fields say why.")).toBeVisible();
   await expect(page.getByLabel("Pool")).toHaveAttribute("aria-invalid", "true");
 });
+
+test("a chosen version is run, with the defaults of its workload", async ({ console, page }) => {
+  const path = await twoVersions(console.url);
+  await console.open(`/execute?path=${path}`, "Execute");
+  await expect(page.getByRole("combobox", { name: "Version" })).toHaveValue("Newest (now version 2)");
+  await expect(page.getByLabel("greeting")).toHaveValue("second");
+  await page.getByRole("combobox", { name: "Version" }).click();
+  await page.getByRole("option", { name: /^Version 1,/ }).click();
+  await expect(page).toHaveURL(/version=1/);
+  await expect(page.getByLabel("greeting")).toHaveValue("first");
+  await page.getByRole("button", { name: "Execute", exact: true }).click();
+  await page.getByRole("status").filter({ hasText: "The request started an execution." }).getByRole("link").click();
+  await expect(console.title).toHaveText(path);
+  await expect(page.getByText("version 1", { exact: false }).first()).toBeVisible();
+
+  await page.getByRole("link", { name: "Execute again…" }).click();
+  await expect(page.getByRole("note")).toContainText("which ran version 1. This request runs version 2.");
+});
+
+/** Registers two versions of a new path with different defaults, and returns the path. */
+async function twoVersions(url: string): Promise<string> {
+  const path = `tests/execute/${crypto.randomUUID()}`;
+  for (const greeting of ["first", "second"]) {
+    const head = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\n`;
+    const content = `${head}workload: { greeting: ${greeting} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
+    await graphql(
+      url,
+      `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
+      { content },
+    );
+  }
+  return path;
+}

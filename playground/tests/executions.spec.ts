@@ -125,6 +125,58 @@ test("an execution shows its steps while they change, and the state after an ear
   await expect(page.getByRole("table", { name: "Events of the execution" })).toContainText("command.failed");
 });
 
+test("an execution shows its trace id, which can be copied, and the attempts of its steps", async ({ console, page }) => {
+  const traceId = crypto.randomUUID().replaceAll("-", "");
+  const { execute: payload } = await graphql<{ execute: { executionId: string } }>(
+    console.url,
+    `mutation ($trace: TraceContextInput) {
+      execute(input: { entry: { path: "${PATH}" }, executionPool: "no-worker", trace: $trace }) { executionId }
+    }`,
+    { trace: { traceparent: `00-${traceId}-00f067aa0ba902b7-01` } },
+  );
+  const { executionId: id } = payload;
+  const again = { command_id: "charge:2", attempt: 2 };
+  await report(console.url, id, [
+    ...FAILED_STEP,
+    { type: "command.issued", nodeName: "charge", status: "PENDING", meta: again },
+    { type: "command.started", nodeName: "charge", status: "STARTED", meta: again },
+  ]);
+  await console.open(`/executions/${id}`, PATH);
+  await expect(page.getByText(traceId)).toBeVisible();
+  await page.getByRole("button", { name: "Copy trace id" }).click();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(traceId);
+  await expect(page.getByRole("table", { name: "Steps" }).getByRole("row", { name: /^charge/ })).toContainText("attempt 2");
+  await page.getByRole("tab", { name: "Timeline" }).click();
+  await expect(page.getByRole("region", { name: "Timeline of the steps" })).toContainText("2 attempts");
+});
+
+test("all steps of a long execution are shown, up to 1,000, and the page says that there are more", async ({ console, page }) => {
+  test.setTimeout(120_000);
+  const id = await idle(console.url);
+  const enter = (first: number, count: number) =>
+    Array.from({ length: count }, (_, index) => ({ type: "step.enter", nodeName: `step-${first + index}`, status: "ENTERED" }));
+  await report(console.url, id, enter(0, 249));
+  await report(console.url, id, [{ type: "step.enter", nodeName: "last", status: "ENTERED" }]);
+  await console.open(`/executions/${id}`, PATH);
+  const table = page.getByRole("table", { name: "Steps" });
+  await expect(table.getByRole("row")).toHaveCount(101);
+  await page.getByRole("button", { name: "Load more" }).click();
+  await page.getByRole("button", { name: "Load more" }).click();
+  await expect(table.getByRole("row", { name: /^last/ })).toBeVisible();
+  await expect(page.getByText("The execution has more steps.")).toHaveCount(0);
+  await page.getByRole("tab", { name: "Timeline" }).click();
+  const timeline = page.getByRole("region", { name: "Timeline of the steps" });
+  await expect(timeline.getByRole("listitem")).toHaveCount(250);
+
+  for (const first of [249, 499, 749]) {
+    await report(console.url, id, enter(first, 250));
+  }
+  await report(console.url, id, enter(999, 10));
+  await expect(timeline.getByRole("listitem")).toHaveCount(1_000);
+  await page.getByRole("tab", { name: "Flow" }).click();
+  await expect(page.getByText("The execution has more steps. The page shows the first 1,000")).toBeVisible();
+});
+
 test("an execution is cancelled with a reason", async ({ console, page }) => {
   const id = await idle(console.url);
   await console.open(`/executions/${id}`, PATH);

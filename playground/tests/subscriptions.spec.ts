@@ -44,6 +44,22 @@ test("a row offers the actions that the status allows, and a pause needs one pre
   await expect(row).toContainText("Active");
 });
 
+test("table and detail show since when a subscription is in its state", async ({ console, page }) => {
+  const id = await activeInbox(console.url);
+  await transition(console.url, "PAUSE", id);
+  const { subscription } = await graphql<{ subscription: { updatedAt: string } }>(
+    console.url,
+    `query ($id: ID!) { subscription(by: { id: $id }) { updatedAt } }`,
+    { id },
+  );
+  const time = page.locator(`time[datetime="${subscription.updatedAt}"]`);
+  await console.open(LIST, "Subscriptions");
+  await expect(page.getByRole("columnheader", { name: "In this state since" })).toBeVisible();
+  await expect(rowOf(page, id).locator('td[data-title="In this state since"]').locator(time)).toContainText("ago");
+  await console.open(`/subscriptions/${id}`, INBOX);
+  await expect(page.getByText("in this state since").locator(time)).toContainText("ago");
+});
+
 test("drain and deactivate ask for confirmation and a reason", async ({ console, page }) => {
   const id = await activeInbox(console.url);
   await console.open(LIST, "Subscriptions");

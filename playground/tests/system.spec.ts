@@ -14,6 +14,16 @@ test("the system names the health, leader, lease and epoch of each shard", async
   await expect(page.getByRole("region", { name: "Limits of a request" })).toContainText("Items on a page");
 });
 
+test("the system lists the replicas and the settings of the replica of this page", async ({ console, page }) => {
+  await console.open("/system", "System");
+  const replicas = page.getByRole("table", { name: "Replicas" });
+  await expect(replicas.getByRole("row")).toHaveCount(2);
+  await expect(replicas).toContainText("This page");
+  await expect(replicas.getByRole("cell", { name: "0, 1" })).toBeVisible();
+  const settings = page.getByRole("table", { name: "Settings" });
+  await expect(settings.getByRole("row", { name: "NOETL_OUTBOX_MAX_ATTEMPTS 20" })).toContainText("Default");
+});
+
 test("the charts keep the figures while another view is open", async ({ console, page }) => {
   await console.open("/", "Overview");
   await expect(page.getByRole("img", { name: /^Events published per second: \d/ })).toBeVisible();

@@ -24,12 +24,13 @@ use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
 use crate::auth::oidc::SignIn;
-use crate::config::Config;
+use crate::config::{Config, Setting};
 use crate::feed::read::hub::Hub;
 use crate::graphql::context::{Replica, Services, TransportLimits};
 use crate::graphql::outcome_hint::outcome_hint;
 use crate::graphql::scalars::{DATE_TIME, JSON};
 use crate::graphql::schema::{self, ControlPlane};
+use crate::graphql::server::settings::ServerSetting;
 use crate::runtime::stalls::Stalls;
 use crate::runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
 use crate::runtime::wake::WakeUps;
@@ -54,6 +55,7 @@ use graphql_transport::listener::Listener;
 use graphql_transport::{Edge, Limits, Metric, Sites, TypeSystem, router, trace};
 use noetl_domain::tenant::Scope;
 use noetl_storage::budget::BudgetLimits;
+use noetl_storage::machines::{Description, Holder};
 use noetl_storage::pools::{Database, Databases};
 
 pub use databases::migrate;
@@ -67,7 +69,8 @@ pub async fn maintain(config: &Config, report: impl FnMut(Done)) -> Result<(), A
     let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
     let databases = connect(settings, 4).await?;
     // Takes any machine id, because a running server may hold the configured one.
-    let ids = Arc::new(lease(&databases, Uuid::new_v4(), None).await?);
+    let holder = Holder { owner: Uuid::new_v4(), description: None };
+    let ids = Arc::new(lease(&databases, &holder, None).await?);
     let wake_ups = WakeUps::new(databases.shards().len());
     let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
     housekeeping(config, databases, &ids, &catalog, &wake_ups).run_all(report).await;
@@ -124,20 +127,29 @@ impl App {
         let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
         let databases = connect(settings, settings.pool_size).await?;
         let identity = Uuid::new_v4();
-        let ids = Arc::new(lease(&databases, identity, config.process.machine_id).await?);
         let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
         let budget = BudgetLimits::default();
         let response_bytes = usize::try_from(budget.response_bytes).unwrap_or(usize::MAX);
         let limits = Limits { response_bytes, ..listener::limits(&config.connections) };
         let replica = Replica {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
+            version: env!("CARGO_PKG_VERSION"),
             started_at: clock::now(),
             event_stream_enabled: config.event_stream.is_some() && !config.broker.addresses.is_empty(),
             stream_names: config.stream_names.clone(),
             relay_enabled: config.outbox_relay && !config.broker.addresses.is_empty(),
+            projector_enabled: config.projector && !config.broker.addresses.is_empty(),
+            settings: config.settings.iter().map(shown).collect(),
             limits: transport_limits(&limits),
             budget,
         };
+        let description = Description {
+            replica: replica.name.clone(),
+            version: replica.version.to_owned(),
+            started_at: replica.started_at,
+        };
+        let holder = Holder { owner: identity, description: Some(description) };
+        let ids = Arc::new(lease(&databases, &holder, config.process.machine_id).await?);
         let client = match &config.broker {
             broker if broker.addresses.is_empty() => None,
             broker => Some(broker::connect(broker, &replica.name).await?),
@@ -205,6 +217,10 @@ impl App {
     }
 }
 
+fn shown(Setting { name, value, is_default }: &Setting) -> ServerSetting {
+    ServerSetting { name: (*name).to_owned(), value: value.clone(), is_default: *is_default }
+}
+
 /// Opens the configured listener.
 pub async fn bind(config: &Config) -> Result<TcpListener, AppError> {
     listen(SocketAddr::new(config.server.host, config.server.port)).await
@@ -215,10 +231,10 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, AppError> {
 }
 
 /// Leases a machine id. If none is free, waits until the leases of dead replicas have expired.
-async fn lease(databases: &Databases, owner: Uuid, pinned: Option<u16>) -> Result<Ids, AppError> {
+async fn lease(databases: &Databases, holder: &Holder, pinned: Option<u16>) -> Result<Ids, AppError> {
     let give_up = Instant::now() + LEASE + Duration::from_secs(2);
     loop {
-        if let Some(ids) = Ids::lease(Arc::clone(databases.cluster()), owner, pinned).await? {
+        if let Some(ids) = Ids::lease(Arc::clone(databases.cluster()), holder.clone(), pinned).await? {
             return Ok(ids);
         }
         if Instant::now() > give_up {

@@ -93,6 +93,19 @@ pub struct Config {
     pub telemetry: TelemetrySettings,
     /// The process itself.
     pub process: ProcessSettings,
+    /// Values of the numbers, flags and choices, in the order of their names. None of them is a secret.
+    pub settings: Vec<Setting>,
+}
+
+/// Value of a setting that is no secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Name in the environment.
+    pub name: &'static str,
+    /// Value in use.
+    pub value: String,
+    /// Whether it is the default.
+    pub is_default: bool,
 }
 
 /// Settings that can't be used; each problem says how to correct it.
@@ -143,12 +156,12 @@ impl Sources {
     /// Reads the settings of the export of spans, which starts with the log. [`Self::check`] reports their problems.
     #[must_use]
     pub fn otlp(&self) -> Option<OtlpSettings> {
-        telemetry::read(&mut Reader { sources: self, problems: Vec::new() }).otlp
+        telemetry::read(&mut Reader::new(self)).otlp
     }
 
     /// Checks every setting.
     pub fn check(&self, needs: RequiredSettings) -> Result<Config, ConfigError> {
-        let mut read = Reader { sources: self, problems: Vec::new() };
+        let mut read = Reader::new(self);
         let event_stream = broker::event_stream(&mut read);
         // Only an explicit true requires a broker; by default, a replica without a broker does not relay.
         let asks_to_relay = read.flag("NOETL_OUTBOX_RELAY", false);
@@ -172,6 +185,7 @@ impl Sources {
             housekeeping: housekeeping::read(&mut read),
             telemetry: telemetry::read(&mut read),
             process: process::read(&mut read),
+            settings: read.values(),
         };
         read.finish(config)
     }

@@ -1,17 +1,35 @@
 //! Reads settings and collects their problems.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use super::{ConfigError, Sources};
+use super::{ConfigError, Setting, Sources};
 
 /// Reader of a set of sources, with the problems found so far.
 pub(super) struct Reader<'a> {
     pub(super) sources: &'a Sources,
     pub(super) problems: Vec<String>,
+    /// Values of the numbers, flags and choices that were read, by name. None of them is a secret.
+    values: BTreeMap<&'static str, Setting>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// Reads these sources.
+    pub(super) const fn new(sources: &'a Sources) -> Self {
+        Self { sources, problems: Vec::new(), values: BTreeMap::new() }
+    }
+
+    /// Returns the values that were read, in the order of their names.
+    pub(super) fn values(&self) -> Vec<Setting> {
+        self.values.values().cloned().collect()
+    }
+
+    fn note(&mut self, name: &'static str, value: &impl Display) {
+        let is_default = self.sources.text(name).is_none();
+        self.values.insert(name, Setting { name, value: value.to_string(), is_default });
+    }
+
     /// Adds a problem: a sentence that names the setting and says how to correct it. It must not contain a secret.
     pub(super) fn problem(&mut self, problem: impl Into<String>) {
         // A setting may be read twice.
@@ -27,18 +45,28 @@ impl Reader<'_> {
     }
 
     /// Parses a setting; `expected` describes the valid values.
-    pub(super) fn parsed<T: FromStr>(&mut self, name: &str, default: T, expected: &str) -> T {
-        let Some(text) = self.sources.text(name) else {
-            return default;
+    pub(super) fn parsed<T: FromStr + Display>(&mut self, name: &'static str, default: T, expected: &str) -> T {
+        let value = match self.sources.text(name).map(str::parse) {
+            None => default,
+            Some(Ok(value)) => value,
+            Some(Err(_)) => {
+                let text = self.sources.text(name).unwrap_or_default();
+                self.problem(format!("{name} is {text:?}; set it to {expected}"));
+                default
+            }
         };
-        text.parse().unwrap_or_else(|_| {
-            self.problem(format!("{name} is {text:?}; set it to {expected}"));
-            default
-        })
+        self.note(name, &value);
+        value
     }
 
     /// Parses a number from `least` to `most`.
-    pub(super) fn within<T: FromStr + PartialOrd + Display>(&mut self, name: &str, default: T, least: T, most: T) -> T {
+    pub(super) fn within<T: FromStr + PartialOrd + Display>(
+        &mut self,
+        name: &'static str,
+        default: T,
+        least: T,
+        most: T,
+    ) -> T {
         let expected = format!("a number from {least} to {most}");
         let number = self.parsed(name, default, &expected);
         if number < least || number > most {
@@ -48,8 +76,8 @@ impl Reader<'_> {
     }
 
     /// Parses a flag: true, 1, yes or on; false, 0, no or off.
-    pub(super) fn flag(&mut self, name: &str, default: bool) -> bool {
-        match self.sources.text(name).map(str::to_ascii_lowercase).as_deref() {
+    pub(super) fn flag(&mut self, name: &'static str, default: bool) -> bool {
+        let value = match self.sources.text(name).map(str::to_ascii_lowercase).as_deref() {
             None => default,
             Some("true" | "1" | "yes" | "on") => true,
             Some("false" | "0" | "no" | "off") => false,
@@ -57,6 +85,8 @@ impl Reader<'_> {
                 self.problem(format!("{name} is {other:?}; set it to true or false"));
                 default
             }
-        }
+        };
+        self.note(name, &value);
+        value
     }
 }

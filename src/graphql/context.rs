@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 
 use crate::feed::read::hub::Hub;
 use crate::feed::wire::names::StreamNames;
+use crate::graphql::server::settings::ServerSetting;
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::Ids;
@@ -47,6 +48,8 @@ pub struct Services {
 pub struct Replica {
     /// Name, unique in the deployment.
     pub name: String,
+    /// Version of the software.
+    pub version: &'static str,
     /// Start time.
     pub started_at: DateTime<Utc>,
     /// Whether it takes part in publishing events.
@@ -55,6 +58,10 @@ pub struct Replica {
     pub stream_names: StreamNames,
     /// Whether it takes part in delivering outbox rows.
     pub relay_enabled: bool,
+    /// Whether it keeps executions' snapshots current.
+    pub projector_enabled: bool,
+    /// Values of the settings that are no secrets.
+    pub settings: Vec<ServerSetting>,
     /// Limits of the transport.
     pub limits: TransportLimits,
     /// Limits on what one operation reads and returns.

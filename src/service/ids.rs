@@ -9,12 +9,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
-
 use super::error::{NoIdReason, ServiceError};
 use crate::runtime::clock;
 use noetl_domain::ids::{Id, IdGenerationError, Snowflakes};
-use noetl_storage::machines::{self, Grant};
+use noetl_storage::machines::{self, Grant, Holder, Lease};
 use noetl_storage::pools::Database;
 
 /// Time for which a lease is valid without renewal.
@@ -26,7 +24,7 @@ const RESERVED_MS: u64 = 120_000;
 #[derive(Debug)]
 pub struct Ids {
     cluster: Arc<Database>,
-    owner: Uuid,
+    holder: Holder,
     pinned: Option<u16>,
     leased: Mutex<MachineLease>,
 }
@@ -40,13 +38,21 @@ struct MachineLease {
 }
 
 impl Ids {
-    /// Leases a machine id: `pinned`, or any free one. Returns `Ok(None)` if none is free. `owner` must be unique to
-    /// this process.
-    pub async fn lease(cluster: Arc<Database>, owner: Uuid, pinned: Option<u16>) -> Result<Option<Self>, ServiceError> {
-        let Some(leased) = acquire(&cluster, owner, pinned, 0).await? else {
+    /// Leases a machine id: `pinned`, or any free one. Returns `Ok(None)` if none is free.
+    pub async fn lease(
+        cluster: Arc<Database>,
+        holder: Holder,
+        pinned: Option<u16>,
+    ) -> Result<Option<Self>, ServiceError> {
+        let Some(leased) = acquire(&cluster, &holder, pinned, 0).await? else {
             return Ok(None);
         };
-        Ok(Some(Self { cluster, owner, pinned, leased: Mutex::new(leased) }))
+        Ok(Some(Self { cluster, holder, pinned, leased: Mutex::new(leased) }))
+    }
+
+    /// Returns the valid leases on machine ids, ordered by machine id: one for each running process of the deployment.
+    pub async fn leases(&self) -> Result<Vec<Lease>, ServiceError> {
+        Ok(machines::leases(&self.cluster).await?)
     }
 
     /// Returns the next id.
@@ -107,7 +113,7 @@ impl Ids {
         };
         let ceiling_ms = position_ms.max(clock::snowflake_ms()) + RESERVED_MS;
         let requested_at = Instant::now();
-        if machines::renew(&self.cluster, self.owner, machine_id, ceiling_ms, LEASE.as_secs_f64()).await? {
+        if machines::renew(&self.cluster, self.holder.owner, machine_id, ceiling_ms, LEASE.as_secs_f64()).await? {
             let mut leased = self.leased();
             leased.valid_until = requested_at + LEASE;
             leased.snowflakes.raise_ceiling(ceiling_ms);
@@ -116,7 +122,7 @@ impl Ids {
         tracing::warn!(machine_id, "the lease on the machine id is lost; leasing another");
         self.leased().valid_until = requested_at;
         let mut acquired =
-            acquire(&self.cluster, self.owner, self.pinned, position_ms).await?.ok_or(NoIdReason::LeaseLost)?;
+            acquire(&self.cluster, &self.holder, self.pinned, position_ms).await?.ok_or(NoIdReason::LeaseLost)?;
         let mut leased = self.leased();
         acquired.snowflakes.start_above(leased.snowflakes.position_ms());
         *leased = acquired;
@@ -130,7 +136,7 @@ impl Ids {
             leased.valid_until = Instant::now();
             (leased.machine_id, leased.snowflakes.position_ms())
         };
-        Ok(machines::release(&self.cluster, self.owner, machine_id, position_ms).await?)
+        Ok(machines::release(&self.cluster, self.holder.owner, machine_id, position_ms).await?)
     }
 
     /// Returns the machine id that the ids contain.
@@ -146,13 +152,13 @@ impl Ids {
 
 async fn acquire(
     cluster: &Database,
-    owner: Uuid,
+    holder: &Holder,
     pinned: Option<u16>,
     position_ms: u64,
 ) -> Result<Option<MachineLease>, ServiceError> {
     let requested_at = Instant::now();
     let now_ms = clock::snowflake_ms().max(position_ms);
-    let grant = machines::acquire(cluster, owner, pinned, now_ms, RESERVED_MS, LEASE.as_secs_f64()).await?;
+    let grant = machines::acquire(cluster, holder, pinned, now_ms, RESERVED_MS, LEASE.as_secs_f64()).await?;
     Ok(grant.map(|Grant { machine_id, floor_ms, ceiling_ms }| MachineLease {
         machine_id,
         snowflakes: Snowflakes::new(machine_id, floor_ms.max(position_ms), ceiling_ms),

@@ -60,6 +60,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "noetl_storage::execution_filter",
             "noetl_storage::execution_lists",
             "noetl_storage::executions",
+            "noetl_storage::machines",
             "noetl_storage::outbox",
             "noetl_storage::pools",
             "noetl_storage::snapshots",
@@ -93,6 +94,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("graphql_transport", &["graphql::guards", "graphql::scalars"]),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
     ("noetl_storage::tail", &["graphql::server::event_stream"]),
+    ("noetl_storage::machines", &["graphql::server::replicas"]),
     ("noetl_storage::tail_covered", &["graphql::event::stream_cursor"]),
     ("noetl_storage::pools", &["graphql::context", "graphql::server::shards"]),
 ];

@@ -100,6 +100,7 @@ mod restored_database;
 mod schema;
 mod sealed_loops;
 mod selectors;
+mod server_info;
 mod session_settings;
 mod shard_down;
 mod shared_statements;

@@ -13,6 +13,7 @@ use axum::routing::{get, post};
 use axum::{Form, Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use futures::future::join_all;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use noetl_testkit::{Deployment, Live, Server, eventually};
@@ -80,6 +81,8 @@ struct Published {
     keys: Mutex<Vec<Value>>,
     down: AtomicBool,
     fetches: AtomicUsize,
+    /// Number of requests for the discovery document.
+    discoveries: AtomicUsize,
     /// Token that the provider returns for the code `good`.
     token: Mutex<Value>,
     /// Forms that the token endpoint received.
@@ -148,6 +151,7 @@ impl Provider {
 }
 
 async fn discovery(State(published): State<Arc<Published>>) -> Json<Value> {
+    published.discoveries.fetch_add(1, Ordering::SeqCst);
     let issuer = published.issuer.lock().unwrap().clone();
     Json(json!({
         "issuer": issuer,
@@ -306,7 +310,7 @@ async fn known_keys_are_used_while_the_provider_is_down() {
     let before = provider.published.fetches.load(Ordering::SeqCst);
     let unknown = Key::new("unknown").sign(&provider.claims(json!({})));
     let asked = (0..20).map(|_| is_accepted(&server, &unknown));
-    assert_eq!(futures::future::join_all(asked).await, [false; 20]);
+    assert_eq!(join_all(asked).await, [false; 20]);
     let fetches = provider.published.fetches.load(Ordering::SeqCst) - before;
     assert!((1..=4).contains(&fetches), "{fetches} fetches for 20 tokens");
     assert!(is_accepted(&server, &token).await);
@@ -409,6 +413,11 @@ async fn a_user_of_the_console_signs_in_at_the_provider() {
     // The access tokens of some providers are not JWTs. Then the id token names the caller.
     sign_in.provider_returns(json!({ "access_token": "opaque", "id_token": token }));
     assert_eq!(sign_in.redeem("good").await, (200, json!({ "token": token })));
+
+    let before = provider.published.discoveries.load(Ordering::SeqCst);
+    join_all((0..20).map(|_| sign_in.invitation())).await;
+    let discoveries = provider.published.discoveries.load(Ordering::SeqCst);
+    assert_eq!(discoveries, before, "a caller without a token must not cause requests to the provider");
 }
 
 #[tokio::test]

@@ -101,6 +101,38 @@ async fn entries_are_filtered_and_counted() {
 const STATS: &str = "{ outbox { pendingCount stats { pending inFlight failed oldestPendingAgeSeconds
     byShard { shard pending inFlight failed } unavailableShards } } }";
 
+const SUBJECTS: &str = "{ outbox { subjects { subject pending inFlight failed dead oldestPendingAgeSeconds } } }";
+
+/// Subjects differ in the ids of their executions; the numbers are those of the form of the subject.
+#[tokio::test]
+async fn the_outbox_is_counted_by_the_form_of_the_subject() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    assert_eq!(server.data(SUBJECTS, Value::Null).await["outbox"]["subjects"], json!([]));
+    let rows = "INSERT INTO noetl.outbox (event_id, payload, subject, status, available_at, attempts)
+                VALUES (1, '{}', 'noetl.commands.gpu.17', 'PENDING', now(), 0),
+                       (2, '{}', 'noetl.commands.gpu.18', 'FAILED', 'infinity', 5),
+                       (3, '{}', 'noetl.commands.gpu2.18', 'PENDING', now() + interval '1 hour', 0),
+                       (4, '{}', NULL, 'PENDING', now(), 0),
+                       (5, '{}', 'noetl.commands.gpu.19', 'PUBLISHED', now(), 1)";
+    deployment.on_shard(0, rows).await;
+    deployment.on_shard(1, rows).await;
+    let subjects = server.data(SUBJECTS, Value::Null).await["outbox"]["subjects"].take();
+    let counts: Vec<Value> = subjects
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|of| json!([of["subject"], of["pending"], of["inFlight"], of["failed"], of["dead"]]))
+        .collect();
+    let expected = vec![
+        json!(["noetl.commands.gpu.*", 2, 0, 0, 2]),
+        json!([null, 2, 0, 0, 0]),
+        json!(["noetl.commands.gpu2.*", 0, 0, 0, 0]),
+    ];
+    assert_eq!(counts, expected, "{subjects}");
+    assert!(subjects[0]["oldestPendingAgeSeconds"].is_number() && subjects[2]["oldestPendingAgeSeconds"].is_null());
+}
+
 /// Every claimable row counts as pending: a fresh row, a failed row that is due, and a row with an expired lease.
 #[tokio::test]
 async fn the_pending_count_is_the_number_of_claimable_rows() {
@@ -131,6 +163,15 @@ async fn the_pending_count_is_the_number_of_claimable_rows() {
     let shards = json!([{ "shard": 0, "pending": 4, "inFlight": 2, "failed": 2 },
                         { "shard": 1, "pending": 2, "inFlight": 0, "failed": 0 }]);
     assert_eq!((&stats["byShard"], &stats["unavailableShards"]), (&shards, &json!([])));
+    let subjects = server.data(SUBJECTS, Value::Null).await["outbox"]["subjects"].take();
+    let of_all = &subjects[0];
+    assert_eq!(
+        (&of_all["subject"], &of_all["pending"], &of_all["inFlight"], &of_all["failed"], &of_all["dead"]),
+        (&json!("noetl.executions.test.*"), &json!(6), &json!(2), &json!(2), &json!(0)),
+        "{subjects}"
+    );
+    assert_eq!(subjects.as_array().unwrap().len(), 1, "{subjects}");
+    assert!(of_all["oldestPendingAgeSeconds"].as_f64().unwrap() >= 86_400.0, "{subjects}");
     eventually("the scaler endpoint counts them too", async || (scaler().await["pending"] == 6).then_some(())).await;
     let mut claimable = 0;
     eventually("all pending rows can be claimed", async || {

@@ -1,9 +1,41 @@
 //! Leases on machine ids (cluster database), on the database's clock. They use connections on which no request waits.
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::error::StorageError;
 use super::pools::Database;
+
+/// Process that leases a machine id.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    /// Identity, unique to the process.
+    pub owner: Uuid,
+    /// What the process is; `None` for a command that serves no requests.
+    pub description: Option<Description>,
+}
+
+/// Description of a replica.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// Name, unique in the deployment.
+    pub replica: String,
+    /// Version of its software.
+    pub version: String,
+    /// Start time.
+    pub started_at: DateTime<Utc>,
+}
+
+/// A valid lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Machine id, 0 to 1023.
+    pub machine_id: u16,
+    /// Time at which the lease expires if it is not renewed.
+    pub expires_at: DateTime<Utc>,
+    /// Holder; `None` if it did not describe itself.
+    pub description: Option<Description>,
+}
 
 /// A leased machine id, and the range of milliseconds (since 2024-01-01T00:00:00Z) from which its holder makes ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,17 +53,19 @@ pub struct Grant {
 /// `Ok(None)`: none is free.
 pub async fn acquire(
     cluster: &Database,
-    owner: Uuid,
+    holder: &Holder,
     pinned: Option<u16>,
     now_ms: u64,
     ahead_ms: u64,
     seconds: f64,
 ) -> Result<Option<Grant>, StorageError> {
     let now_ms = now_ms.cast_signed();
+    let Holder { owner, description } = holder;
     let row = sqlx::query!(
         "UPDATE noetl.machine_lease AS lease
-         SET owner = $1, expires_at = now() + make_interval(secs => $5),
-             ceiling_ms = greatest(free.ceiling_ms, $3) + $4
+         SET owner = $1::uuid, expires_at = now() + make_interval(secs => $5),
+             ceiling_ms = greatest(free.ceiling_ms, $3) + $4,
+             described_owner = CASE WHEN $6::text IS NOT NULL THEN $1::uuid END, replica = $6, version = $7, started_at = $8
          FROM (SELECT machine_id, ceiling_ms FROM noetl.machine_lease
                WHERE expires_at < now() AND ($2::smallint IS NULL OR machine_id = $2)
                ORDER BY ceiling_ms > $3, machine_id
@@ -43,6 +77,9 @@ pub async fn acquire(
         now_ms,
         ahead_ms.cast_signed(),
         seconds,
+        description.as_ref().map(|of| of.replica.as_str()),
+        description.as_ref().map(|of| of.version.as_str()),
+        description.as_ref().map(|of| of.started_at),
     );
     let row = cluster.run(row.fetch_optional(cluster.leases())).await?;
     Ok(row.map(|row| Grant {
@@ -50,6 +87,26 @@ pub async fn acquire(
         floor_ms: row.floor_ms.cast_unsigned(),
         ceiling_ms: row.ceiling_ms.cast_unsigned(),
     }))
+}
+
+/// Returns the valid leases, ordered by machine id.
+pub async fn leases(cluster: &Database) -> Result<Vec<Lease>, StorageError> {
+    let rows = sqlx::query!(
+        r#"SELECT machine_id, expires_at,
+                  CASE WHEN described_owner = owner THEN replica END AS replica,
+                  version, started_at
+           FROM noetl.machine_lease WHERE expires_at > now() AND owner IS NOT NULL ORDER BY machine_id"#
+    );
+    let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
+    let leases = rows.into_iter().map(|row| Lease {
+        machine_id: row.machine_id.cast_unsigned(),
+        expires_at: row.expires_at,
+        description: match (row.replica, row.version, row.started_at) {
+            (Some(replica), Some(version), Some(started_at)) => Some(Description { replica, version, started_at }),
+            _ => None,
+        },
+    });
+    Ok(leases.collect())
 }
 
 /// Renews a lease for `seconds` and raises its ceiling to at least `ceiling_ms`. `Ok(false)`: the lease is lost.

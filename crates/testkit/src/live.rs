@@ -123,6 +123,20 @@ impl Live {
         }
     }
 
+    /// Returns the first errors, as [`Self::errors`] does. Calls `check` with the data of each item before them.
+    pub async fn errors_after(&mut self, mut check: impl FnMut(&Value)) -> Value {
+        loop {
+            let message = self.message().await.expect("the socket stays open");
+            let payload = &message["payload"];
+            match message["type"].as_str() {
+                Some("error") => return payload.clone(),
+                Some("next") if payload["errors"].is_array() => return payload["errors"].clone(),
+                Some("next") => check(&payload["data"]),
+                _ => panic!("no errors: {message}"),
+            }
+        }
+    }
+
     /// Sends a protocol message. Returns `None` if the socket has ended.
     pub async fn send(&mut self, message: Value) -> Option<()> {
         self.send_text(message.to_string()).await

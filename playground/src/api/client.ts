@@ -28,17 +28,23 @@ interface Body {
   errors?: readonly GraphqlError[];
 }
 
-/** Sends an operation. Rejects with `ApiError` if the response has no data. */
+/**
+ * Sends an operation. Rejects with `ApiError` if the response has no data, or if an error replaced each of its fields: a null
+ * field without an error means that the object does not exist.
+ */
 export async function send<Data, Variables>(
   document: TypedDocument<Data, Variables>,
   variables: Variables,
   signal?: AbortSignal,
 ): Promise<Reply<Data>> {
-  const body = await post({ query: document.toString(), variables }, signal);
-  if (!body.data) {
-    throw ApiError.of(body.errors ?? [{ message: "The response has neither data nor errors." }]);
+  const { data, errors = [] } = await post({ query: document.toString(), variables }, signal);
+  if (!data) {
+    throw ApiError.of(errors.length > 0 ? errors : [{ message: "The response has neither data nor errors." }]);
   }
-  return { data: body.data as Data, errors: body.errors ?? [] };
+  if (errors.length > 0 && Object.values(data).every((field) => field === null)) {
+    throw ApiError.of(errors);
+  }
+  return { data: data as Data, errors };
 }
 
 /** Posts a request and returns the body of the response. If the server refuses the token, the user can replace it. */

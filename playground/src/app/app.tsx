@@ -3,13 +3,14 @@
 import { MantineProvider } from "@mantine/core";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
+import { lazy, Suspense, useState, useSyncExternalStore } from "react";
 
 import { isRetryable } from "../api/errors";
 import { signInState, subscribeSignIn } from "../api/token";
 import { router } from "./routes";
-import { SignInDialog } from "./sign_in_dialog";
 import { THEME, VARIABLES } from "./theme";
 
+const SignInDialog = lazy(() => import("./sign_in_dialog"));
 const MAX_RETRIES = 3;
 const FRESH_MS = 2_000;
 
@@ -45,8 +46,24 @@ export function App() {
     <MantineProvider theme={THEME} cssVariablesResolver={VARIABLES} defaultColorScheme="auto">
       <QueryClientProvider client={queries}>
         <RouterProvider router={router} />
-        <SignInDialog />
+        <SignIn />
       </QueryClientProvider>
     </MantineProvider>
+  );
+}
+
+/** The dialog, which is loaded when it is needed for the first time. Then it stays, so that it can close smoothly. */
+function SignIn() {
+  const { asking } = useSyncExternalStore(subscribeSignIn, signInState);
+  const [needed, setNeeded] = useState(false);
+  if (asking !== null && !needed) {
+    setNeeded(true);
+  }
+  return (
+    needed && (
+      <Suspense>
+        <SignInDialog />
+      </Suspense>
+    )
   );
 }

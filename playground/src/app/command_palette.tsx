@@ -13,6 +13,7 @@ import { objectLocation } from "./object_links";
 
 const OBJECT_ID = /^(event-\d+-\d+|catalog-\d+|outbox-\S+|\d{10,19})$/;
 const TYPING_MS = 200;
+const NAME = "Go to a view, an id or a path";
 
 interface Target {
   key: string;
@@ -27,8 +28,14 @@ export default function CommandPalette({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate();
   useEffect(() => spotlight.open(), []);
   return (
-    <Spotlight.Root query={query} onQueryChange={setQuery} onSpotlightClose={onClose} shortcut={null}>
-      <Spotlight.Search placeholder="Go to a view, an id or a path" aria-label="Go to a view, an id or a path" />
+    <Spotlight.Root
+      query={query}
+      onQueryChange={setQuery}
+      onSpotlightClose={onClose}
+      shortcut={null}
+      attributes={{ content: { "aria-label": NAME } }}
+    >
+      <Spotlight.Search placeholder={NAME} aria-label={NAME} />
       <Spotlight.ActionsList>
         {targets.map((target) => (
           <Spotlight.Action

@@ -23,7 +23,7 @@ export function warningsOf(status: SystemStatus): Warning[] {
   const warnings = [
     ...databaseWarnings(status),
     ...streamWarnings(status),
-    ...status.eventStream.shards.flatMap(feedWarnings),
+    ...reachableFeeds(status).flatMap(feedWarnings),
     ...outboxWarnings(status),
   ];
   return warnings.sort((a, b) => Number(b.severity === "problem") - Number(a.severity === "problem"));
@@ -34,7 +34,7 @@ function databaseWarnings(status: SystemStatus): Warning[] {
     .filter((shard) => !shard.available)
     .map((shard) => ({
       severity: "problem",
-      text: `The database of shard ${shard.shard} can't be reached${shard.error ? `: ${shard.error}` : "."}`,
+      text: `The database of shard ${shard.shard} can't be reached.`,
       advice: "Its executions and events are missing in every list until it is back. Check the database server.",
       about: "shards",
     }));
@@ -48,6 +48,12 @@ function streamWarnings({ eventStream }: SystemStatus): Warning[] {
     return [problem("feeds", "The broker can't be reached.", "Events are stored, and published when the broker is back. Check NATS.")];
   }
   return [];
+}
+
+/** Returns the feeds whose database can be reached. The others publish nothing until it is back, which has its own warning. */
+function reachableFeeds({ shards, eventStream }: SystemStatus): FeedShard[] {
+  const unreachable = new Set(shards.filter(({ available }) => !available).map(({ shard }) => shard));
+  return eventStream.shards.filter(({ shard }) => !unreachable.has(shard));
 }
 
 function feedWarnings(shard: FeedShard): Warning[] {

@@ -18,7 +18,7 @@ const EXPLANATION: Record<SignInReason, string> = {
   requested: "The token is used for all requests of this page.",
 };
 
-export function SignInDialog() {
+export default function SignInDialog() {
   const { asking } = useSyncExternalStore(subscribeSignIn, signInState);
   return (
     <Modal

@@ -57,6 +57,7 @@ export const VARIABLES: CSSVariablesResolver = () => ({
     "--mantine-color-red-outline": "#c92a2a",
     "--mantine-color-red-light-color": "#c92a2a",
     "--mantine-color-red-text": "#c92a2a",
+    "--mantine-color-yellow-outline": "#8f5400",
     "--noetl-surface": "#ffffff",
     "--noetl-hover": "#f1f4f5",
     "--noetl-mark": "#eceff1",

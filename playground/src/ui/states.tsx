@@ -6,6 +6,7 @@ import type { ReactNode } from "react";
 
 import { advice, type ApiError, type GraphqlError } from "../api/errors";
 import { requestSignIn } from "../api/token";
+import { TextLink } from "./text_link";
 
 /** Shown while the first data loads. */
 export function Loading({ lines = 4 }: { lines?: number }) {
@@ -59,10 +60,12 @@ interface PartialProps {
   unavailableShards?: readonly number[];
   /** Errors of fields whose data is missing. */
   errors?: readonly GraphqlError[];
+  /** Explanation of what is missing from the shards, if it is not all of their data. */
+  children?: ReactNode;
 }
 
 /** Shown above data of which a part is missing. */
-export function PartialData({ unavailableShards = [], errors = [] }: PartialProps) {
+export function PartialData({ unavailableShards = [], errors = [], children }: PartialProps) {
   if (unavailableShards.length === 0 && errors.length === 0) {
     return null;
   }
@@ -71,8 +74,12 @@ export function PartialData({ unavailableShards = [], errors = [] }: PartialProp
     <Alert color="yellow" variant="outline" icon={<IconAlertTriangle />} title="Some data is missing" role="alert">
       {unavailableShards.length > 0 && (
         <Text size="sm">
-          The data of {shards} {unavailableShards.join(", ")} can't be read now, so it is missing here. It comes back with
-          the {shards}.
+          The database of {shards} {unavailableShards.join(", ")} can't be read now.{" "}
+          {children ?? `The data of the ${shards} is missing here.`} Check the database; the{" "}
+          <TextLink to="/system" hash="shards" inherit underline="always">
+            System view
+          </TextLink>{" "}
+          shows its error. The data appears again when the database is back.
         </Text>
       )}
       {errors.map((error) => (

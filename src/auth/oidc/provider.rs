@@ -43,7 +43,7 @@ pub(super) enum FetchError {
 }
 
 /// The parts of a provider's discovery document that the server uses (OpenID Connect Discovery 1.0, section 3).
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 pub(super) struct Discovery {
     issuer: String,
     pub(super) jwks_uri: String,

@@ -5,12 +5,18 @@
 //! nothing of a sign-in.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use moka::future::Cache;
 use serde::Deserialize;
 
-use super::provider::{FetchError, Provider, address};
+use super::provider::{Discovery, FetchError, Provider, address};
 use super::{BadProvider, Oidc};
 use plain_json::Typed;
+
+/// Maximum age of a discovery document in use. Anyone can begin a sign-in, and must not cause a request to the provider
+/// each time.
+const DISCOVERY_TTL: Duration = Duration::from_mins(5);
 
 /// Settings of the console as a client of the provider.
 #[derive(Clone)]
@@ -94,17 +100,27 @@ pub struct SignIn {
     provider: Provider,
     client: ClientSettings,
     oidc: Arc<Oidc>,
+    discovered: Cache<(), Arc<Discovery>>,
 }
 
 impl SignIn {
     /// Creates the sign-in of a client. `oidc` verifies the tokens.
     pub fn new(issuer: &str, client: ClientSettings, oidc: Arc<Oidc>) -> Result<Self, BadProvider> {
-        Ok(Self { provider: Provider::new(issuer)?, client, oidc })
+        let discovered = Cache::builder().time_to_live(DISCOVERY_TTL).build();
+        Ok(Self { provider: Provider::new(issuer)?, client, oidc, discovered })
+    }
+
+    /// Returns the provider's discovery document, at most [`DISCOVERY_TTL`] old. Concurrent callers wait for the same
+    /// request. A failure is not kept.
+    async fn discovered(&self) -> Result<Arc<Discovery>, SignInError> {
+        let discovery = async { self.provider.discover().await.map(Arc::new) };
+        let found = self.discovered.try_get_with((), discovery).await;
+        found.map_err(|error: Arc<FetchError>| SignInError::Unavailable(error.to_string()))
     }
 
     /// Returns the parameters with which the console begins a sign-in.
     pub async fn invitation(&self) -> Result<Invitation, SignInError> {
-        let endpoint = endpoint(self.provider.discover().await?.authorization_endpoint, "authorization_endpoint")?;
+        let endpoint = endpoint(self.discovered().await?.authorization_endpoint.as_deref(), "authorization_endpoint")?;
         Ok(Invitation {
             authorization_endpoint: endpoint.into(),
             client_id: self.client.id.clone(),
@@ -114,7 +130,7 @@ impl SignIn {
 
     /// Exchanges a code for a token that this server accepts: the access token, else the id token.
     pub async fn redeem(&self, code: Code<'_>) -> Result<String, SignInError> {
-        let endpoint = endpoint(self.provider.discover().await?.token_endpoint, "token_endpoint")?;
+        let endpoint = endpoint(self.discovered().await?.token_endpoint.as_deref(), "token_endpoint")?;
         let mut form = vec![
             ("grant_type", "authorization_code"),
             ("code", code.code),
@@ -142,7 +158,7 @@ impl SignIn {
     }
 }
 
-fn endpoint(found: Option<String>, name: &str) -> Result<reqwest::Url, SignInError> {
+fn endpoint(found: Option<&str>, name: &str) -> Result<reqwest::Url, SignInError> {
     let found = found.ok_or_else(|| SignInError::Unavailable(format!("its discovery document has no {name}")))?;
-    Ok(address(&found)?)
+    Ok(address(found)?)
 }

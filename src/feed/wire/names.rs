@@ -1,5 +1,6 @@
 //! Names of streams and subjects on the broker. With the default prefix they are NoETL's.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -23,6 +24,13 @@ pub struct StreamNames {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a prefix of streams: 1 to 64 characters, letters, digits, - and _ only")]
 pub struct BadPrefix;
+
+/// Writes the prefix.
+impl fmt::Display for StreamNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.prefix)
+    }
+}
 
 impl Default for StreamNames {
     fn default() -> Self {

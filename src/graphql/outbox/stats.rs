@@ -1,5 +1,9 @@
 //! Numbers of outbox entries.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use async_graphql::SimpleObject;
 
 use crate::graphql::context::Services;
@@ -7,7 +11,7 @@ use crate::graphql::scalars::to_graphql_int;
 use crate::service::error::ServiceError;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
-use noetl_storage::outbox::{Backlog, StatusCounts};
+use noetl_storage::outbox::{Backlog, StatusCounts, SubjectCounts};
 
 /// Numbers of outbox entries on the shards that can be reached. Up to 100,000 entries of each kind are counted per shard.
 #[derive(Debug, Clone, SimpleObject)]
@@ -81,6 +85,59 @@ impl OutboxShardStats {
             failed: to_graphql_int(counts.failed),
             dead: to_graphql_int(counts.dead),
             oldest_pending_age_seconds: backlog.oldest_seconds,
+        }
+    }
+}
+
+/// Numbers of outbox entries with subjects of one form. Up to 100,000 entries of each status are counted on each shard.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct OutboxSubjectStats {
+    /// NATS subject, with `*` for each number in it, such as the id of an execution; null for entries without a subject.
+    subject: Option<String>,
+    /// Number of entries that are claimable now, including entries in flight whose lease has expired.
+    pending: i32,
+    /// Number of entries that are claimed and not settled, including entries whose lease has expired.
+    in_flight: i32,
+    /// Number of entries whose last delivery attempt failed and that are tried again, including entries that are due.
+    failed: i32,
+    /// Number of entries that are no longer tried.
+    dead: i32,
+    /// Age in seconds of the oldest claimable entry that was counted; null if there is none.
+    oldest_pending_age_seconds: Option<f64>,
+}
+
+/// Adds the numbers of each subject over the shards; the subject with most entries is first.
+pub(super) fn by_subject(counts: impl Iterator<Item = SubjectCounts>) -> Vec<OutboxSubjectStats> {
+    let mut subjects = BTreeMap::<Option<String>, SubjectCounts>::new();
+    for of_shard in counts {
+        match subjects.entry(of_shard.subject.clone()) {
+            Entry::Vacant(first) => {
+                first.insert(of_shard);
+            }
+            Entry::Occupied(mut sum) => {
+                let sum = sum.get_mut();
+                sum.pending += of_shard.pending;
+                sum.in_flight += of_shard.in_flight;
+                sum.failed += of_shard.failed;
+                sum.dead += of_shard.dead;
+                sum.oldest_seconds = sum.oldest_seconds.into_iter().chain(of_shard.oldest_seconds).reduce(f64::max);
+            }
+        }
+    }
+    let mut subjects: Vec<_> = subjects.into_values().collect();
+    subjects.sort_by_key(|of| Reverse(of.pending + of.in_flight + of.failed + of.dead));
+    subjects.into_iter().map(OutboxSubjectStats::from).collect()
+}
+
+impl From<SubjectCounts> for OutboxSubjectStats {
+    fn from(counts: SubjectCounts) -> Self {
+        Self {
+            subject: counts.subject,
+            pending: to_graphql_int(counts.pending),
+            in_flight: to_graphql_int(counts.in_flight),
+            failed: to_graphql_int(counts.failed),
+            dead: to_graphql_int(counts.dead),
+            oldest_pending_age_seconds: counts.oldest_seconds,
         }
     }
 }

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::inputs::OutboxFilter;
 use super::loaders::EntryKey;
-use super::stats::{OutboxStats, total};
+use super::stats::{OutboxStats, OutboxSubjectStats, by_subject, total};
 use super::status::OutboxStatus;
 use crate::graphql::access::{OUTBOX, READ, scope};
 use crate::graphql::connection::{Countable, PageArguments, connection, selects_item_field};
@@ -46,6 +46,13 @@ impl Outbox {
     /// Numbers of claimable, in-flight, failed and DEAD entries.
     async fn stats(&self, ctx: &Context<'_>) -> Result<Option<OutboxStats>> {
         OutboxStats::read(ctx.data::<Services>()?, &scope(ctx)?).await.map(Some).map_err(field_error)
+    }
+
+    /// Numbers of entries that are not published, by subject: the subjects with most entries first, at most 100 of each
+    /// shard. Shards that cannot be reached are left out; `stats` names them.
+    async fn subjects(&self, ctx: &Context<'_>) -> Result<Option<Vec<OutboxSubjectStats>>> {
+        let stats = ctx.data::<Services>()?.outbox.subjects(&scope(ctx)?).await.map_err(field_error)?;
+        Ok(Some(by_subject(stats.shards.into_iter().flat_map(|(_, subjects)| subjects))))
     }
 
     /// Entries, newest first.

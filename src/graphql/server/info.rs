@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 
 use crate::graphql::context::{Replica, Services};
 use crate::graphql::scalars::BigInt;
+use crate::graphql::server::settings::ServerSetting;
 use crate::runtime::clock;
 use crate::service::catalog::MAX_CONTENT_BYTES;
 use crate::service::executions::{MAX_BATCH, MAX_WORKLOAD_BYTES};
@@ -28,6 +29,9 @@ pub struct ServerInfo {
     pub limits: ServerLimits,
     /// Features that are turned on.
     pub features: Vec<Feature>,
+    /// Numbers, flags and choices among the settings, ordered by name. Addresses, files and secrets are left out, and
+    /// settings that are not set and have no default.
+    pub settings: Vec<ServerSetting>,
 }
 
 /// Feature of a replica that its settings turn on.
@@ -39,6 +43,8 @@ pub enum Feature {
     EventStream,
     /// Delivery of outbox entries to the broker.
     OutboxRelay,
+    /// Projection of executions as their events arrive.
+    Projector,
 }
 
 /// Limits on one request.
@@ -108,14 +114,16 @@ pub(super) fn server(services: &Services) -> ServerInfo {
         feature(services.hub.is_some(), Feature::LiveEvents),
         feature(replica.event_stream_enabled, Feature::EventStream),
         feature(replica.relay_enabled, Feature::OutboxRelay),
+        feature(replica.projector_enabled, Feature::Projector),
     ];
     ServerInfo {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: replica.version.to_owned(),
         started_at: replica.started_at,
         uptime_seconds: up.as_seconds_f64(),
         replica: replica.name.clone(),
         machine_id: services.ids.machine_id(),
         limits: replica.into(),
         features: features.into_iter().flatten().collect(),
+        settings: replica.settings.clone(),
     }
 }

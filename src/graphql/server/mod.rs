@@ -4,6 +4,8 @@ pub mod event_stream;
 pub mod info;
 pub mod live;
 pub mod query;
+pub mod replicas;
+pub mod settings;
 pub mod shards;
 pub mod status;
 pub mod viewer;

@@ -4,9 +4,11 @@ use async_graphql::{Context, Object, Result};
 
 use super::event_stream::{EventStreamStatus, event_stream};
 use super::info::{ServerInfo, server};
+use super::replicas::{DeploymentReplica, replicas};
 use super::shards::{Shard, shards};
 use super::viewer::{Viewer, viewer};
 use crate::graphql::access::{CALLER, READ, principal};
+use crate::graphql::errors::field_error;
 
 /// Queries of the server.
 #[derive(Debug, Default)]
@@ -24,6 +26,12 @@ impl ServerQuery {
     #[graphql(guard = "READ")]
     async fn shards(&self, ctx: &Context<'_>) -> Result<Option<Vec<Shard>>> {
         Ok(Some(shards(ctx.data()?)))
+    }
+
+    /// Replicas of the deployment, ordered by machine id: the processes whose lease on a machine id is valid.
+    #[graphql(guard = "READ")]
+    async fn replicas(&self, ctx: &Context<'_>) -> Result<Option<Vec<DeploymentReplica>>> {
+        Ok(Some(replicas(ctx.data()?).await.map_err(field_error)?))
     }
 
     /// Information about the replica that executes the operation.

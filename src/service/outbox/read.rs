@@ -15,7 +15,10 @@ use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
-use noetl_storage::outbox::{self, Backlog, Bounds, OutboxFilter, OutboxRow, StatusCounts};
+use noetl_storage::outbox::{self, Backlog, Bounds, OutboxFilter, OutboxRow, StatusCounts, SubjectCounts};
+
+/// Maximum number of subjects by which the rows of a shard are counted.
+const MAX_SUBJECTS: i64 = 100;
 
 /// Statistics of the shards that could be read.
 #[derive(Debug, Default)]
@@ -57,6 +60,13 @@ impl Outbox {
             Ok((self.backlog_of(shard, scope).await?, counts))
         };
         self.read_shards(both).await
+    }
+
+    /// Returns the numbers of rows in the scope that are not published, by subject: for each shard its [`MAX_SUBJECTS`]
+    /// subjects with most rows. Fails only if no shard could be read.
+    #[tracing::instrument(level = "debug", name = "outbox.subjects", skip_all)]
+    pub async fn subjects(&self, scope: &Scope) -> Result<Stats<Vec<SubjectCounts>>, ServiceError> {
+        self.read_shards(|shard| outbox::subjects(self.database(shard), scope, MAX_SUBJECTS)).await
     }
 
     /// Counts the claimable rows of a shard in the scope. As for claims, the count reads from the start while that is

@@ -27,7 +27,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionStats executions node nodes shards \
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionStats executions node nodes replicas shards \
          subscription \
          subscriptions validateCatalogEntry",
     ),
@@ -81,7 +81,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("Step", READ, "error result"),
     ("Step", Open, "attempt completedAt enteredAt frames iterations name status"),
     ("Outbox", READ, "entries"),
-    ("Outbox", Open, "pendingCount stats"),
+    ("Outbox", Open, "pendingCount stats subjects"),
     ("OutboxEntry", READ, "event execution lastError payload"),
     (
         "OutboxEntry",
@@ -117,16 +117,19 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ExecutionStatusCount", Open, "count status"),
     ("ExecutionUpdate", Open, "at cursor execution id kind shard"),
     ("OutboxShardStats", Open, "dead failed inFlight oldestPendingAgeSeconds pending shard"),
+    ("OutboxSubjectStats", Open, "dead failed inFlight oldestPendingAgeSeconds pending subject"),
     ("OutboxStats", Open, "byShard dead failed inFlight oldestPendingAgeSeconds pending unavailableShards"),
     ("PageInfo", Open, "endCursor hasNextPage hasPreviousPage startCursor"),
     ("ProjectionSnapshot", Open, "appliedCount behindBy checksum schemaVersion updatedAt version"),
-    ("ServerInfo", Open, "features limits machineId replica startedAt uptimeSeconds version"),
+    ("ServerInfo", Open, "features limits machineId replica settings startedAt uptimeSeconds version"),
     (
         "ServerLimits",
         Open,
         "deadlineSeconds defaultPage maxBatch maxBodyBytes maxContentBytes maxCost maxDepth maxEventBytes maxEvents \
          maxOperationsPerSocket maxPage maxReadBytes maxReadRows maxResponseBytes maxWorkloadBytes",
     ),
+    ("ServerSetting", Open, "isDefault name value"),
+    ("DeploymentReplica", Open, "leaseExpiresAt machineId replica startedAt version"),
     ("Shard", Open, "available buckets error latencyMilliseconds poolIdle poolSize shard"),
     ("StepIterations", Open, "completed dispatched expected"),
     ("StreamGap", Open, "at cursor from reason shard to"),

@@ -34,7 +34,7 @@ macro_rules! check {
 /// Every root field with its check. The checks run in this order, on one deployment.
 const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Query", &["catalogEntry", "catalogEntries", "validateCatalogEntry"], check!(queries::catalog)),
-    ("Query", &["server", "shards", "eventStream", "viewer"], check!(queries::server)),
+    ("Query", &["server", "replicas", "shards", "eventStream", "viewer"], check!(queries::server)),
     ("Query", &["dedupClaim"], check!(queries::dedup_claim)),
     ("Query", &["event"], check!(queries::event)),
     ("Query", &["events"], check!(queries::events)),

@@ -22,10 +22,11 @@ pub(super) async fn catalog(world: &World, own: &Side, _: &Side) {
 }
 
 pub(super) async fn server(world: &World, own: &Side, _: &Side) {
-    let query = "{ server { version } shards { available } eventStream { shards { shard } } viewer { tenant } }";
+    let query = "{ server { version } replicas { machineId } shards { available } eventStream { shards { shard } } viewer { tenant } }";
     let found = world.data(own, query).await;
     assert_eq!((&found["viewer"]["tenant"], &found["shards"][1]["available"]), (&json!(own.tenant), &json!(true)));
     assert_eq!(found["eventStream"]["shards"].as_array().unwrap().len(), 2);
+    assert!(!found["replicas"].as_array().unwrap().is_empty());
 }
 
 pub(super) async fn dedup_claim(world: &World, own: &Side, other: &Side) {
@@ -178,6 +179,10 @@ pub(super) async fn outbox(world: &World, own: &Side, other: &Side) {
     let stats =
         world.data(own, "{ outbox { stats { pending inFlight failed dead } } }").await["outbox"]["stats"].take();
     assert_eq!(stats, json!({ "pending": pending, "inFlight": 2, "failed": 2, "dead": 2 }));
+    let subjects =
+        world.data(own, "{ outbox { subjects { pending inFlight failed dead } } }").await["outbox"]["subjects"].take();
+    let sum = |of: &str| subjects.as_array().unwrap().iter().map(|subject| subject[of].as_i64().unwrap()).sum::<i64>();
+    assert_eq!((sum("pending"), sum("inFlight"), sum("failed"), sum("dead")), (pending, 2, 2, 2));
     for shard in 0..2 {
         world.deployment.on_shard(shard, "DELETE FROM noetl.outbox WHERE event_id = 77").await;
     }

@@ -8,6 +8,7 @@
 pub mod extract;
 mod manifest;
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -36,6 +37,16 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the mode must be off, warn or enforce")]
 pub struct UnknownMode;
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Warn => "warn",
+            Self::Enforce => "enforce",
+        })
+    }
+}
 
 impl FromStr for Mode {
     type Err = UnknownMode;

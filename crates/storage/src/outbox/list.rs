@@ -244,7 +244,8 @@ fn is_by_tenant(scope: &Scope, filter: &OutboxFilter) -> bool {
     scope.tenant().or(filter.tenant_id.as_deref()).is_some_and(|tenant| tenant != "default")
 }
 
-/// Counts rows in the scope, up to `limit`.
+/// Counts rows in the scope, up to `limit`. Rows of a tenant are counted by status, because the planner always looks up
+/// one status in the index. It can decide to compare a list of statuses with each row of the tenant.
 #[tracing::instrument(level = "debug", name = "sql.outbox.count", skip_all, fields(database = %shard.name()))]
 pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit: i64) -> Result<i64, StorageError> {
     if filter.is_outside(scope) {
@@ -255,19 +256,24 @@ pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! counted {
-        ($table:literal, $source:literal) => {
+        ($groups:literal, $state:literal, $table:literal, $source:literal) => {
             sqlx::query_scalar!(
                 r#"SELECT count(*) AS "count!" FROM (
                        SELECT 1 FROM "#
+                    + $groups
+                    + r#" CROSS JOIN LATERAL (
+                           SELECT 1 FROM "#
                     + $table
                     + r#" AS listed
-                       WHERE noetl.outbox_state(status, available_at) = ANY($1) AND ($2::bigint IS NULL OR execution_id = $2)
-                         AND ($3::integer IS NULL OR attempts >= $3) AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
-                         AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
-                         AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
-                         AND ($8::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8) "#
+                           WHERE noetl.outbox_state(status, available_at) = "#
+                    + $state
+                    + r#" AND ($2::bigint IS NULL OR execution_id = $2)
+                             AND ($3::integer IS NULL OR attempts >= $3) AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
+                             AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
+                             AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                             AND ($8::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8) "#
                     + $source
-                    + " LIMIT $5
+                    + " LIMIT $5) AS of_group LIMIT $5
                    ) AS counted",
                 &states,
                 execution_id.map(Id::get),
@@ -281,27 +287,33 @@ pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit
             .fetch_one(shard.pool())
         };
     }
+    macro_rules! at_once {
+        ($table:literal, $source:literal) => {
+            shard.run(counted!("(SELECT) AS once", "ANY($1)", $table, $source)).await
+        };
+    }
     if numbers.is_some() {
-        shard.run(counted!("(SELECT * FROM noetl.outbox WHERE outbox_id = ANY($4) OFFSET 0)", "")).await
+        at_once!("(SELECT * FROM noetl.outbox WHERE outbox_id = ANY($4) OFFSET 0)", "")
     } else if execution_id.is_some() {
-        shard.run(counted!("(SELECT * FROM noetl.outbox WHERE execution_id = $2 OFFSET 0)", "")).await
+        at_once!("(SELECT * FROM noetl.outbox WHERE execution_id = $2 OFFSET 0)", "")
     } else if is_by_organization(filter) {
-        let count = counted!(
+        at_once!(
             "noetl.outbox",
             "AND noetl.outbox_owner(organization_id, payload, 'organization_id') = $8
              AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'"
-        );
-        shard.run(count).await
+        )
     } else if is_by_tenant(scope, filter) {
         let count = counted!(
+            "unnest($1::text[]) AS wanted (state)",
+            "wanted.state",
             "noetl.outbox",
             "AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') = coalesce($6, $7)
              AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') <> 'default'"
         );
         shard.run(count).await
     } else if min_attempts.is_some_and(|least| least > 1) {
-        shard.run(counted!("noetl.outbox", "AND attempts > 1 AND attempts >= $3")).await
+        at_once!("noetl.outbox", "AND attempts > 1 AND attempts >= $3")
     } else {
-        shard.run(counted!("noetl.outbox", "")).await
+        at_once!("noetl.outbox", "")
     }
 }

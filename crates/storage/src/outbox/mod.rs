@@ -34,7 +34,7 @@ pub use message::{Claimed, MAX_PAYLOAD_BYTES, Message};
 pub use purge::{Purged, is_adopted, purge};
 pub use renew::{Renewed, renew};
 pub use settle::{Failed, Failure, Ref, mark_dead, mark_failed, mark_published, published_under, release};
-pub use watch::{Backlog, MAX_COUNT, Probe, StatusCounts, backlog, counts, probe};
+pub use watch::{Backlog, MAX_COUNT, Probe, StatusCounts, SubjectCounts, backlog, counts, probe, subjects};
 
 /// Default lease in seconds; also the implied lease of rows that were claimed without one.
 pub const DEFAULT_LEASE_SECONDS: i32 = 30;

@@ -111,6 +111,61 @@ pub async fn backlog(shard: &Database, scope: &Scope, from: &LowWatermarks) -> R
     shard.run(row.fetch_one(shard.pool())).await
 }
 
+/// Numbers of rows with subjects of one form, up to [`MAX_COUNT`] rows of each stored status over all subjects.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SubjectCounts {
+    /// Subject, with `*` for each number in it; `None` for rows that store no subject.
+    pub subject: Option<String>,
+    /// Number of rows that are claimable now.
+    pub pending: i64,
+    /// Number of claimed rows that are not settled, including those with an expired lease.
+    pub in_flight: i64,
+    /// Number of rows that failed at their last attempt and are tried again, including those that are claimable.
+    pub failed: i64,
+    /// Number of rows that are no longer tried.
+    pub dead: i64,
+    /// Seconds since the oldest claimable row was written.
+    pub oldest_seconds: Option<f64>,
+}
+
+/// Counts the rows in the scope that are not published, by subject. Returns the `limit` subjects with most rows.
+#[tracing::instrument(level = "debug", name = "sql.outbox.subjects", skip_all, fields(database = %shard.name()))]
+pub async fn subjects(shard: &Database, scope: &Scope, limit: i64) -> Result<Vec<SubjectCounts>, StorageError> {
+    let rows = sqlx::query_as!(
+        SubjectCounts,
+        r#"SELECT regexp_replace(subject, '(?<=^|\.)[0-9]+(?=\.|$)', '*', 'g') AS subject,
+                  count(*) FILTER (WHERE is_claimable) AS "pending!",
+                  count(*) FILTER (WHERE status = 'IN_FLIGHT') AS "in_flight!",
+                  count(*) FILTER (WHERE status = 'FAILED' AND available_at < 'infinity') AS "failed!",
+                  count(*) FILTER (WHERE status = 'FAILED' AND available_at = 'infinity') AS "dead!",
+                  extract(epoch FROM now() - min(created_at) FILTER (WHERE is_claimable))::float8 AS oldest_seconds
+           FROM (
+               (SELECT subject, status, available_at, created_at, available_at <= now() AS is_claimable FROM noetl.outbox
+                WHERE status = 'PENDING' AND attempts >= 0
+                  AND ($1::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $1)
+                ORDER BY outbox_id LIMIT $2)
+               UNION ALL
+               (SELECT subject, status, available_at, created_at, available_at <= now() FROM noetl.outbox
+                WHERE status = 'FAILED' AND attempts >= 0
+                  AND ($1::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $1)
+                ORDER BY available_at LIMIT $2)
+               UNION ALL
+               (SELECT subject, status, available_at, created_at,
+                       CASE WHEN lease_until IS NULL THEN locked_at <= now() - make_interval(secs => $3)
+                            ELSE lease_until <= now() END
+                FROM noetl.outbox
+                WHERE status = 'IN_FLIGHT' AND attempts >= 0
+                  AND ($1::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $1)
+                LIMIT $2)
+           ) AS row GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT $4"#,
+        scope.tenant(),
+        MAX_COUNT,
+        f64::from(DEFAULT_LEASE_SECONDS),
+        limit,
+    );
+    shard.run(rows.fetch_all(shard.pool())).await
+}
+
 /// Counts the rows in the scope that are in flight, the FAILED rows and the DEAD rows.
 #[tracing::instrument(level = "debug", name = "sql.outbox.counts", skip_all, fields(database = %shard.name()))]
 pub async fn counts(shard: &Database, scope: &Scope) -> Result<StatusCounts, StorageError> {

@@ -1,6 +1,6 @@
 /**
- * The live log of committed events. It keeps the newest 100,000 rows and draws once per screen refresh, however many
- * events arrive. It resumes after its last cursor, so a lost connection neither loses nor repeats an event.
+ * The live log of committed events. It keeps the newest 100,000 rows and draws at most once per screen refresh, however
+ * many events arrive. It resumes after its last cursor, so a lost connection neither loses nor repeats an event.
  *
  * A pause holds the shown end in place; rows that arrive meanwhile wait behind it.
  */
@@ -8,6 +8,7 @@
 import type { ApiError } from "../../api/errors";
 import { follow, type LiveState } from "../../api/live";
 import type { EventStart, LiveEventFilter } from "../../api/schema.generated";
+import { DrawSchedule } from "./draw_schedule";
 import { EventsTailDocument } from "./operations.generated";
 import { RateMeter } from "./rate_meter";
 import { Ring } from "./ring";
@@ -56,7 +57,7 @@ export class EventLog {
   private compared = 0;
   /** Ids of the events that the stream can deliver again after a new epoch. Each is listed once. */
   private repeatable = new Set<string>();
-  private drawing: number | null = null;
+  private readonly schedule = new DrawSchedule(() => this.draw());
   private readonly listeners = new Set<() => void>();
 
   readonly subscribe = (listener: () => void): (() => void) => {
@@ -76,10 +77,7 @@ export class EventLog {
     });
     return () => {
       stop();
-      if (this.drawing !== null) {
-        cancelAnimationFrame(this.drawing);
-        this.drawing = null;
-      }
+      this.schedule.cancel();
     };
   }
 
@@ -154,7 +152,7 @@ export class EventLog {
     if (row) {
       this.rows.push(row);
     }
-    this.drawSoon();
+    this.schedule.request();
   }
 
   private expectAgain(shard: number): void {
@@ -176,14 +174,7 @@ export class EventLog {
       this.rows.push(mark("plain", at, "Connected again. No event is missing, unless a row below names a gap."));
     }
     this.show({ ...this.shown, state, error });
-    this.drawSoon();
-  }
-
-  private drawSoon(): void {
-    this.drawing ??= requestAnimationFrame(() => {
-      this.drawing = null;
-      this.draw();
-    });
+    this.schedule.request();
   }
 
   private draw(): void {

@@ -2,6 +2,7 @@
 
 import { Button, Text } from "@mantine/core";
 import { IconPlayerPause, IconPlayerPlay } from "@tabler/icons-react";
+import { memo } from "react";
 
 import { useNow } from "../../ui/clock";
 import { formatNumber } from "../../ui/format";
@@ -49,8 +50,8 @@ export function LogControls({ log, snapshot }: Props) {
   );
 }
 
-function Rate({ log }: { log: EventLog }) {
-  // Draws the newest second.
+/** Draws once per second, not with each change of the log: a chart is expensive. */
+const Rate = memo(function Rate({ log }: { log: EventLog }) {
   useNow();
   const points = log.rates.points();
   return (
@@ -63,4 +64,4 @@ function Rate({ log }: { log: EventLog }) {
       </div>
     </div>
   );
-}
+});

@@ -26,7 +26,6 @@ export function EntryChoice({ path, onChange }: Props) {
   return (
     <Select
       label="Catalog path"
-      description="Its newest version is run."
       placeholder="Search paths and names"
       searchable
       clearable

@@ -20,16 +20,18 @@ import classes from "./execute_form.module.css";
 
 interface Props {
   entry: NonNullable<WorkloadOfEntryQuery["catalogEntry"]>;
+  /** Whether the newest version at the time of the request is run, or exactly this one. */
+  newest: boolean;
   /** Workload and pool to begin with; undefined: the defaults. */
   repeated: { workload: unknown; executionPool: string | null } | undefined;
 }
 
-export function ExecuteForm({ entry: { path, workloadFields: fields }, repeated }: Props) {
+export function ExecuteForm({ entry: { path, catalogId, version, workloadFields: fields }, newest, repeated }: Props) {
   const [{ texts, additional }, setTexts] = useState(() => textsOf(fields, repeated?.workload));
   const [options, setOptions] = useState(() => ({ ...NO_OPTIONS, pool: repeated?.executionPool ?? "" }));
   const execute = useApiMutation(ExecuteDocument);
   const { errors, additionalError, workload } = workloadOf(fields, texts, additional);
-  const input: ExecuteInput = { entry: { path }, workload, ...requestOf(options) };
+  const input: ExecuteInput = { entry: newest ? { path } : { catalogId }, workload, ...requestOf(options) };
   const invalid = Object.keys(errors).length > 0 || additionalError !== null || windowError(options) !== null;
   const payload = execute.data?.data.execute;
   const refused = errorsByField(payload);
@@ -64,7 +66,7 @@ export function ExecuteForm({ entry: { path, workloadFields: fields }, repeated 
         <Panel title="Request">
           <JsonTree value={input} name="Request" openLevels={4} />
           <Text size="xs" c="dimmed" mt="xs">
-            Fields that are not in the request have the defaults of the newest version.
+            Fields that are not in the request have the defaults of {newest ? "the newest version" : `version ${version}`}.
           </Text>
         </Panel>
         {execute.error && <Failure error={execute.error} />}

@@ -1,4 +1,7 @@
-/** Address of the form: `/execute`, with the catalog path, and the execution whose workload the form repeats (`from`). */
+/**
+ * Address of the form: `/execute`, with the catalog path, its version (`version`; default: the newest), and the execution
+ * whose workload the form repeats (`from`).
+ */
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
@@ -8,6 +11,6 @@ import { searchOf } from "../../app/search";
 export const executeRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/execute",
-  validateSearch: searchOf("path", "from"),
+  validateSearch: searchOf("path", "version", "from"),
   component: lazyRouteComponent(() => import("./view"), "ExecuteView"),
 });

@@ -1,6 +1,6 @@
 /** Starts an execution of a catalog path, with the defaults of its workload or with the workload of another execution. */
 
-import { Text } from "@mantine/core";
+import { Stack, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 
 import { useApiQuery } from "../../api/hooks";
@@ -11,29 +11,39 @@ import { ViewPage } from "../../ui/view_page";
 import { EntryChoice } from "./entry_choice";
 import { ExecuteForm } from "./execute_form";
 import { WorkloadOfEntryDocument, WorkloadOfExecutionDocument } from "./operations.generated";
+import { entryKey, VersionChoice } from "./version_choice";
 
 const route = getRouteApi("/execute");
 
 export function ExecuteView() {
-  const { path } = route.useSearch();
+  const { path, version } = route.useSearch();
   const navigate = route.useNavigate();
   return (
     <ViewPage title="Execute">
       <Panel title="Catalog entry">
-        <EntryChoice path={path} onChange={(chosen) => void navigate({ search: chosen === undefined ? {} : { path: chosen } })} />
+        <Stack gap="sm">
+          <EntryChoice path={path} onChange={(chosen) => void navigate({ search: chosen === undefined ? {} : { path: chosen } })} />
+          {path !== undefined && (
+            <VersionChoice
+              path={path}
+              version={version}
+              onChange={(chosen) => void navigate({ search: (before) => ({ ...before, version: chosen }) })}
+            />
+          )}
+        </Stack>
       </Panel>
       {path === undefined ? (
         <Empty title="Choose a catalog path">A form with the defaults of its workload appears here.</Empty>
       ) : (
-        <Entry path={path} />
+        <Entry path={path} version={version} />
       )}
     </ViewPage>
   );
 }
 
-function Entry({ path }: { path: string }) {
+function Entry({ path, version }: { path: string; version: string | undefined }) {
   const { from } = route.useSearch();
-  const entry = useApiQuery(WorkloadOfEntryDocument, { path });
+  const entry = useApiQuery(WorkloadOfEntryDocument, { by: entryKey(path, version) });
   const repeated = useApiQuery(WorkloadOfExecutionDocument, { id: from ?? "" }, { enabled: from !== undefined });
   const error = entry.error ?? repeated.error;
   if (error) {
@@ -46,7 +56,11 @@ function Entry({ path }: { path: string }) {
   }
   const found = entry.data.data.catalogEntry;
   if (!found) {
-    return <Empty title="The catalog has no such path">Choose another path, or register the playbook in the catalog.</Empty>;
+    return version === undefined ? (
+      <Empty title="The catalog has no such path">Choose another path, or register the playbook in the catalog.</Empty>
+    ) : (
+      <Empty title={`The path has no version ${version}`}>Choose another version.</Empty>
+    );
   }
   return (
     <>
@@ -56,10 +70,15 @@ function Entry({ path }: { path: string }) {
           id={from}
           found={execution !== null}
           version={execution?.catalogEntry?.version}
-          newest={found.version}
+          requested={found.version}
         />
       )}
-      <ExecuteForm key={`${found.catalogId} ${from}`} entry={found} repeated={execution ?? undefined} />
+      <ExecuteForm
+        key={`${found.catalogId} ${from}`}
+        entry={found}
+        newest={version === undefined}
+        repeated={execution ?? undefined}
+      />
     </>
   );
 }
@@ -68,17 +87,18 @@ interface RepeatedProps {
   id: string;
   found: boolean;
   version: number | undefined;
-  newest: number;
+  /** Version that this request runs. */
+  requested: number;
 }
 
-function Repeated({ id, found, version, newest }: RepeatedProps) {
+function Repeated({ id, found, version, requested }: RepeatedProps) {
   if (!found) {
     return <Empty title={`There is no execution ${id}`}>The form has the defaults instead.</Empty>;
   }
   return (
     <Text size="sm" component="div" role="note">
       The form has the workload of <IdLink kind="execution" id={id} />
-      {version !== undefined && version !== newest && `, which ran version ${version}. This request runs version ${newest}.`}
+      {version !== undefined && version !== requested && `, which ran version ${version}. This request runs version ${requested}.`}
     </Text>
   );
 }

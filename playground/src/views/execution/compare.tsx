@@ -8,6 +8,7 @@ import { useZone } from "../../ui/clock";
 import { formatTime } from "../../ui/format";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading } from "../../ui/states";
+import { useAllSteps } from "./all_steps";
 import { CompareDocuments } from "./compare_documents";
 import { CompareSteps } from "./compare_steps";
 import type { Execution } from "./live_execution";
@@ -29,15 +30,23 @@ export function Compare({ execution }: { execution: Execution }) {
       {enabled && other === null && <Empty title="There is no such run">Choose another run in the list.</Empty>}
       {enabled && other && (
         <>
-          <Panel title="Steps">
-            <CompareSteps left={execution} right={other} />
-          </Panel>
+          <StepsOfBoth left={execution} right={other} />
           <CompareDocuments title="Input" left={execution.workload} right={other.workload} />
           <CompareDocuments title="Result" left={execution.result} right={other.result} />
           <CompareDocuments title="Variables" left={execution.context} right={other.context} />
         </>
       )}
     </Stack>
+  );
+}
+
+function StepsOfBoth({ left, right }: { left: Execution; right: Execution }) {
+  const { execution: complete, error } = useAllSteps(right);
+  return (
+    <Panel title="Steps">
+      {error && <Failure error={error} />}
+      <CompareSteps left={left} right={complete} />
+    </Panel>
   );
 }
 

@@ -9,12 +9,14 @@ import { useElementSize } from "@mantine/hooks";
 import { useEffect, useMemo } from "react";
 
 import { FlowStep } from "./flow_step";
-import { graphOf, type Workflow } from "./flow_graph";
+import { graphOf, layoutOf, namesOf, type Workflow } from "./flow_graph";
 import type { StepState } from "./live_execution";
 import classes from "./flow_diagram.module.css";
 
 const NODE_TYPES = { step: FlowStep };
 const NARROW = 640;
+/** Number of steps above which only those in the window are drawn. */
+const MANY = 200;
 const MARGIN = 40;
 /** Height of the line with the buttons below the graph. */
 const BUTTONS = 36;
@@ -39,9 +41,11 @@ export default function FlowDiagram(props: Props) {
 function Diagram({ workflow, states, selected, onSelect }: Props) {
   const { ref, width } = useElementSize();
   const direction = width > 0 && width < NARROW ? "TB" : "LR";
-  const graph = useMemo(() => graphOf(workflow, states, direction), [workflow, states, direction]);
-  const scale = Math.min(1, width / (graph.width + MARGIN));
-  const height = Math.min(MAX_HEIGHT, graph.height * scale + MARGIN + BUTTONS);
+  const names = JSON.stringify(namesOf(workflow, states));
+  const layout = useMemo(() => layoutOf(workflow, JSON.parse(names) as string[], direction), [workflow, names, direction]);
+  const graph = useMemo(() => graphOf(workflow, states, layout), [workflow, states, layout]);
+  const scale = Math.min(1, width / (layout.width + MARGIN));
+  const height = Math.min(MAX_HEIGHT, layout.height * scale + MARGIN + BUTTONS);
   useFit(`${graph.nodes.length} ${direction} ${Math.round(width)} ${Math.round(height)}`);
   return (
     <div ref={ref} className={classes.frame} style={{ height }} role="group" aria-label="Flow diagram of the steps">
@@ -58,6 +62,7 @@ function Diagram({ workflow, states, selected, onSelect }: Props) {
           nodesDraggable={false}
           nodesConnectable={false}
           nodesFocusable={false}
+          onlyRenderVisibleElements={graph.nodes.length > MANY}
           zoomOnScroll={false}
           preventScrolling={false}
           attributionPosition="bottom-left"

@@ -24,33 +24,44 @@ export const NODE_WIDTH = 176;
 export const NODE_HEIGHT = 62;
 const MAX_LABEL = 26;
 
-export interface FlowGraph {
-  nodes: StepNode[];
-  edges: Edge[];
+export interface FlowLayout {
+  places: ReadonlyMap<string, { x: number; y: number }>;
+  direction: Direction;
   width: number;
   height: number;
 }
 
-/** Returns the graph. Steps that only the execution has, because another program ran it, are nodes without transitions. */
-export function graphOf(workflow: Workflow | null, states: readonly StepState[], direction: Direction): FlowGraph {
-  const byName = new Map(states.map((state) => [state.name, state]));
-  const steps = workflow?.steps ?? [];
-  const names = [...new Set([...steps.map(({ name }) => name), ...byName.keys()])];
-  const edges = edgesOf(steps, byName);
-  const graph = arranged(names, edges, direction);
-  const nodes = names.map((name): StepNode => {
-    const { x, y } = graph.node(name) as { x: number; y: number };
-    return {
-      id: name,
-      type: "step",
-      position: { x: x - NODE_WIDTH / 2, y: y - NODE_HEIGHT / 2 },
-      width: NODE_WIDTH,
-      height: NODE_HEIGHT,
-      data: { name, step: steps.find((step) => step.name === name) ?? null, state: byName.get(name) ?? null, direction },
-    };
-  });
+export interface FlowGraph {
+  nodes: StepNode[];
+  edges: Edge[];
+}
+
+/** Names of the steps in the diagram. Steps that only the execution has, because another program ran it, are the last. */
+export function namesOf(workflow: Workflow | null, states: readonly StepState[]): string[] {
+  return [...new Set([...(workflow?.steps ?? []), ...states].map(({ name }) => name))];
+}
+
+/** Places of the steps. They depend on the names and the transitions, so a changed state needs no other layout. */
+export function layoutOf(workflow: Workflow | null, names: readonly string[], direction: Direction): FlowLayout {
+  const graph = arranged(names, edgesOf(workflow?.steps ?? [], new Map()), direction);
+  const places = new Map(names.map((name) => [name, graph.node(name) as { x: number; y: number }]));
   const { width = 0, height = 0 } = graph.graph() as { width?: number; height?: number };
-  return { nodes, edges, width, height };
+  return { places, direction, width, height };
+}
+
+/** Returns the nodes and the transitions with the state of the steps. */
+export function graphOf(workflow: Workflow | null, states: readonly StepState[], { places, direction }: FlowLayout): FlowGraph {
+  const steps = new Map((workflow?.steps ?? []).map((step) => [step.name, step]));
+  const byName = new Map(states.map((state) => [state.name, state]));
+  const nodes = [...places].map(([name, { x, y }]): StepNode => ({
+    id: name,
+    type: "step",
+    position: { x: x - NODE_WIDTH / 2, y: y - NODE_HEIGHT / 2 },
+    width: NODE_WIDTH,
+    height: NODE_HEIGHT,
+    data: { name, step: steps.get(name) ?? null, state: byName.get(name) ?? null, direction },
+  }));
+  return { nodes, edges: edgesOf([...steps.values()], byName) };
 }
 
 function edgesOf(steps: readonly WorkflowStep[], states: ReadonlyMap<string, StepState>): Edge[] {

@@ -1,8 +1,10 @@
 /** The steps with status, attempts, times and errors. It is also the text alternative of the diagram. */
 
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 
 import { DataTable, type Column } from "../../ui/data_table";
+import { formatNumber } from "../../ui/format";
 import { RunDuration } from "../../ui/run_duration";
 import { Empty } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
@@ -19,6 +21,9 @@ const columns = (moment: string | undefined): readonly Column<StepState>[] => [
   { title: "Error", cell: ({ error }) => error !== null && <span className={classes.error}>{error}</span> },
 ];
 
+/** Number of rows that are added at a time: a long table is slow. */
+const PAGE = 100;
+
 interface Props {
   steps: readonly StepState[];
   /** Whether the execution has more steps than are listed. */
@@ -28,16 +33,24 @@ interface Props {
 }
 
 export function StepsTable({ steps, more, moment }: Props) {
+  const [length, setLength] = useState(PAGE);
+  const rest = steps.length - length;
+  const pages = { hasNextPage: rest > 0, isFetchingNextPage: false, fetchNextPage: () => setLength(length + PAGE) };
   return (
     <>
       <DataTable
         label="Steps"
         columns={columns(moment)}
-        rows={steps}
+        rows={steps.slice(0, length)}
         rowKey={(step) => step.name}
         empty={<Empty title="No step has begun">Steps appear here when a worker begins them.</Empty>}
+        {...(steps.length > PAGE && { pages })}
       />
-      {more && <p className={classes.more}>Only the first 100 steps are listed. The events have all.</p>}
+      {more && (
+        <p className={classes.more}>
+          The execution has more steps. The page shows the first {formatNumber(steps.length)}; the events have all of them.
+        </p>
+      )}
     </>
   );
 }

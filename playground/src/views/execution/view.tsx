@@ -10,6 +10,7 @@ import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import { ViewPage } from "../../ui/view_page";
+import { useAllSteps } from "./all_steps";
 import { CancelButton } from "./cancel_button";
 import { ErrorReport } from "./error_report";
 import { HistorySlider } from "./history_slider";
@@ -77,11 +78,14 @@ function Actions({ execution }: { execution: Execution }) {
   );
 }
 
-function Content({ execution }: { execution: Execution }) {
+function Content({ execution: newest }: { execution: Execution }) {
   const { at } = route.useSearch();
   const navigate = route.useNavigate();
-  const log = useLog(execution.id, execution.eventCount);
-  const { shown, error } = useMoment(execution, at);
+  const log = useLog(newest.id, newest.eventCount);
+  const { execution, error: stepsError } = useAllSteps(newest);
+  const { shown: state, error: momentError } = useMoment(execution, at);
+  const { execution: shown, error: earlierStepsError } = useAllSteps(state, at);
+  const error = momentError ?? stepsError ?? earlierStepsError;
   const moment = log.events.find(({ eventId }) => eventId === at)?.createdAt;
   const choose = (event: string | undefined) =>
     void navigate({ search: (before) => ({ ...before, at: event }), replace: true, resetScroll: false });

@@ -24,16 +24,17 @@ export function StatusCounts({ filter, chosen }: Props) {
   if (!stats) {
     return null;
   }
+  const lowerBound = stats.capped || stats.unavailableShards.length > 0;
   const counts = STATUSES.flatMap((status) => stats.byStatus.filter((count) => count.status === status));
   return (
     <nav className={classes.counts} aria-label="Numbers by status">
-      <Count label="All" count={stats.total} capped={stats.capped} statuses={undefined} current={chosen.length === 0} />
+      <Count label="All" count={stats.total} lowerBound={lowerBound} statuses={undefined} current={chosen.length === 0} />
       {counts.map(({ status, count }) => (
         <Count
           key={status}
           label={<StatusBadge status={status} />}
           count={count}
-          capped={stats.capped}
+          lowerBound={lowerBound}
           statuses={status}
           current={chosen.length === 1 && chosen[0] === status}
         />
@@ -45,12 +46,13 @@ export function StatusCounts({ filter, chosen }: Props) {
 interface CountProps {
   label: React.ReactNode;
   count: number;
-  capped: boolean;
+  /** Whether there may be more than were counted. */
+  lowerBound: boolean;
   statuses: string | undefined;
   current: boolean;
 }
 
-function Count({ label, count, capped, statuses, current }: CountProps) {
+function Count({ label, count, lowerBound, statuses, current }: CountProps) {
   return (
     <Link
       to="/executions"
@@ -60,7 +62,7 @@ function Count({ label, count, capped, statuses, current }: CountProps) {
       data-current={current}
       aria-current={current}
     >
-      {label} <strong>{capped ? "≥ " : ""}{formatNumber(count)}</strong>
+      {label} <strong>{lowerBound ? "≥ " : ""}{formatNumber(count)}</strong>
     </Link>
   );
 }

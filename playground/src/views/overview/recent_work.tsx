@@ -14,6 +14,8 @@ interface Count {
   total: number;
   /** Whether there are more than were counted. */
   capped: boolean;
+  /** Shards whose items were not counted. */
+  unavailableShards: readonly number[];
 }
 
 export function RecentWork() {
@@ -30,7 +32,7 @@ export function RecentWork() {
         name="Messages taken"
         value={text(messages)}
         explanation={perMinute(messages)}
-          link={{ to: "/subscriptions", search: {} }}
+        link={{ to: "/subscriptions", search: {} }}
       />
       <Figure
         name="Executions started"
@@ -58,13 +60,21 @@ function messagesOf({ subscriptions }: RecentWorkQuery): Count | null {
   return {
     total: counts.reduce((sum, count) => sum + (count?.value ?? 0), 0),
     capped: subscriptions.pageInfo.hasNextPage || counts.some((count) => count === null || count.capped),
+    unavailableShards: subscriptions.unavailableShards,
   };
 }
 
 function text(count: Count | null): string {
-  return count ? `${count.capped ? "≥ " : ""}${formatNumber(count.total)}` : "–";
+  return count ? `${isLowerBound(count) ? "≥ " : ""}${formatNumber(count.total)}` : "–";
+}
+
+function isLowerBound({ capped, unavailableShards }: Count): boolean {
+  return capped || unavailableShards.length > 0;
 }
 
 function perMinute(count: Count | null): string {
-  return count && !count.capped ? `${PERIOD}, ${formatRate(count.total / MINUTES)}/min` : PERIOD;
+  if (count && count.unavailableShards.length > 0) {
+    return `${PERIOD}, without shard ${count.unavailableShards.join(", ")}`;
+  }
+  return count && !isLowerBound(count) ? `${PERIOD}, ${formatRate(count.total / MINUTES)}/min` : PERIOD;
 }

@@ -26,7 +26,8 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     title: "Round trip",
     align: "right",
-    cell: ({ database: { latencyMilliseconds: latency } }) => (latency === null ? "–" : formatLatency(latency)),
+    cell: ({ database: { available, latencyMilliseconds: latency } }) =>
+      available && latency !== null ? formatLatency(latency) : "–",
   },
   {
     title: "Connections",

@@ -66,7 +66,7 @@ function Details({ subscription, children }: { subscription: Subscription; child
         <span className={classes.facts}>
           <SubscriptionStatusBadge subscription={subscription} />
           <span>
-            since <Time value={updatedAt} />
+            in this state since <Time value={updatedAt} absolute />
           </span>
           <IdLink id={id} kind="subscription" />
         </span>

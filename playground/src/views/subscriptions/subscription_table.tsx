@@ -30,7 +30,7 @@ const COLUMNS: readonly Column<Row>[] = [
     ),
   },
   { title: "State", cell: ({ subscription }) => <SubscriptionStatusBadge subscription={subscription} /> },
-  { title: "Since", cell: ({ subscription }) => <Time value={subscription.updatedAt} /> },
+  { title: "In this state since", cell: ({ subscription }) => <Time value={subscription.updatedAt} /> },
   { title: "Rate", align: "right", cell: ({ activity }) => <Rate activity={activity} /> },
   { title: "Executed", align: "right", cell: ({ activity }) => <Count of={activity?.executions} /> },
   { title: "Deduplicated", align: "right", cell: ({ activity }) => <Count of={activity?.duplicates} /> },

@@ -1,45 +1,56 @@
-/** The replicas that the API names: that of this page, and those that hold the lease of a feed. */
+/** The replicas of the deployment, with the feeds that each publishes. */
 
 import type { SystemStatus } from "../../api/system_status";
 import { DataTable, type Column } from "../../ui/data_table";
-import { Panel } from "../../ui/panel";
 import { Empty } from "../../ui/states";
+import { StatusBadge } from "../../ui/status_badge";
+import { Time } from "../../ui/time";
+import type { ServerQuery } from "./operations.generated";
 
-interface Row {
-  replica: string;
+type Replica = NonNullable<ServerQuery["replicas"]>[number];
+
+interface Row extends Replica {
   leads: readonly number[];
   connected: boolean;
 }
 
 const COLUMNS: readonly Column<Row>[] = [
-  { title: "Replica", cell: ({ replica }) => replica },
+  {
+    title: "Replica",
+    cell: ({ replica, connected }) => (
+      <>
+        {replica ?? "Not named"} {connected && <StatusBadge status="THIS_PAGE" label="This page" tone="plain" />}
+      </>
+    ),
+  },
+  { title: "Machine id", align: "right", cell: ({ machineId }) => machineId },
+  { title: "Version", cell: ({ version }) => version ?? "–" },
+  { title: "Started", cell: ({ startedAt }) => (startedAt === null ? "–" : <Time value={startedAt} />) },
+  { title: "Lease expires", cell: ({ leaseExpiresAt }) => <Time value={leaseExpiresAt} /> },
   { title: "Leads the feeds of shards", cell: ({ leads }) => (leads.length > 0 ? leads.join(", ") : "None") },
-  { title: "This page", cell: ({ connected }) => (connected ? "Connected" : "–") },
 ];
 
 interface Props {
-  status: SystemStatus;
-  /** Replica of this page. */
+  replicas: readonly Replica[];
+  status: SystemStatus | null;
+  /** Name of the replica of this page. */
   connected: string | null;
 }
 
-export function Replicas({ status, connected }: Props) {
-  const leaders = status.eventStream.shards.map((shard) => shard.leader).filter((leader) => leader !== null);
-  const names = [...new Set([...(connected === null ? [] : [connected]), ...leaders])];
-  const rows = names.map((replica) => ({
-    replica,
-    leads: status.eventStream.shards.filter((shard) => shard.leader === replica).map((shard) => shard.shard),
-    connected: replica === connected,
+export function Replicas({ replicas, status, connected }: Props) {
+  const feeds = status?.eventStream.shards ?? [];
+  const rows = replicas.map((replica) => ({
+    ...replica,
+    leads: replica.replica === null ? [] : feeds.filter((feed) => feed.leader === replica.replica).map((feed) => feed.shard),
+    connected: connected !== null && replica.replica === connected,
   }));
   return (
-    <Panel title="Replicas that publish events">
-      <DataTable
-        label="Replicas"
-        columns={COLUMNS}
-        rows={rows}
-        rowKey={(row) => row.replica}
-        empty={<Empty title="No replica publishes events">Start a replica with a broker, or wait until a lease expires.</Empty>}
-      />
-    </Panel>
+    <DataTable
+      label="Replicas"
+      columns={COLUMNS}
+      rows={rows}
+      rowKey={(row) => row.machineId}
+      empty={<Empty title="No replica holds a machine id">The leases of all replicas have expired.</Empty>}
+    />
   );
 }

@@ -14,6 +14,7 @@ const FEATURES: readonly { feature: Feature; name: string }[] = [
   { feature: "EVENT_STREAM", name: "Publishing of events" },
   { feature: "LIVE_EVENTS", name: "Live subscriptions" },
   { feature: "OUTBOX_RELAY", name: "Outbox relay" },
+  { feature: "PROJECTOR", name: "Projector" },
 ];
 
 interface Props {

@@ -22,7 +22,7 @@ const COLUMNS: readonly Column<Shard>[] = [
   {
     title: "Round trip",
     align: "right",
-    cell: ({ latencyMilliseconds: latency }) => (latency === null ? "–" : formatLatency(latency)),
+    cell: ({ available, latencyMilliseconds: latency }) => (available && latency !== null ? formatLatency(latency) : "–"),
   },
   { title: "Busy connections", align: "right", cell: ({ poolSize, poolIdle }) => `${poolSize - poolIdle} of ${poolSize}` },
   {

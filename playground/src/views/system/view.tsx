@@ -1,6 +1,6 @@
 /** The system in detail: databases, event feeds and their leases, outbox, this replica, limits, and the last hour. */
 
-import { Group, SimpleGrid, Stack } from "@mantine/core";
+import { Group, SimpleGrid } from "@mantine/core";
 
 import { useApiQuery } from "../../api/hooks";
 import { SystemStatusDocument } from "../../api/system_status.generated";
@@ -17,15 +17,17 @@ import { OutboxTable } from "./outbox_table";
 import { Replicas } from "./replicas";
 import { ScrolledPanel } from "./scrolled_panel";
 import { Server } from "./server";
+import { Settings } from "./settings";
 import { ShardTable } from "./shard_table";
 import { SystemFigures } from "./system_figures";
 
-const EVERY_MS = 60_000;
+const EVERY_MS = 10_000;
 
 export function SystemView() {
   const { status, state, error, samples } = useSystemStatus();
   const server = useApiQuery(ServerDocument, {}, { every: EVERY_MS });
   const replica = server.data?.data.server ?? null;
+  const replicas = server.data?.data.replicas ?? null;
   return (
     <ViewPage
       title="System"
@@ -48,18 +50,25 @@ export function SystemView() {
           </ScrolledPanel>
         </>
       )}
+      {replicas && (
+        <ScrolledPanel id="replicas" title="Replicas">
+          <Replicas replicas={replicas} status={status} connected={replica?.replica ?? null} />
+        </ScrolledPanel>
+      )}
       <ScrolledPanel id="hour" title="The last hour, while this page is open">
         <HourCharts samples={samples} />
       </ScrolledPanel>
       {server.error && <Failure error={server.error} retry={server.refetch} />}
       {server.data && <PartialData errors={server.data.errors} />}
       <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
-        <Stack gap="md">
-          {replica && <Server server={replica} status={status} />}
-          {status && <Replicas status={status} connected={replica?.replica ?? null} />}
-        </Stack>
+        {replica && <Server server={replica} status={status} />}
         {replica && <Limits limits={replica.limits} />}
       </SimpleGrid>
+      {replica && (
+        <ScrolledPanel id="settings" title="Settings of the replica of this page">
+          <Settings settings={replica.settings} />
+        </ScrolledPanel>
+      )}
     </ViewPage>
   );
 }
