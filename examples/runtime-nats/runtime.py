@@ -21,7 +21,7 @@ from gql.transport.aiohttp import AIOHTTPTransport
 from gql.transport.aiohttp_websockets import AIOHTTPWebsocketsTransport
 from gql.transport.exceptions import TransportError, TransportQueryError, TransportServerError
 from nats.aio.msg import Msg
-from nats.errors import TimeoutError as NoMessage
+from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig
 
@@ -109,7 +109,12 @@ class Runtime:
                 return
             try:
                 messages = await source.fetch(self.batch, timeout=1)
-            except NoMessage:
+            except asyncio.TimeoutError:
+                # No message came. nats-py has an error of its own for this, which is a kind of this one.
+                continue
+            except NatsError as error:
+                log.warning("no messages can be fetched: %r", error)
+                await asyncio.sleep(1)
                 continue
             if messages:
                 await self.dispatch(messages)

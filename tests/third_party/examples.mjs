@@ -30,7 +30,6 @@ function start(program, args) {
   child.output = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (part) => (child.output += part));
   child.ended = new Promise((resolve) => child.on('close', (code, signal) => resolve(code ?? signal)));
-  child.ended.then(() => children.delete(child));
   return child;
 }
 
@@ -117,7 +116,7 @@ async function checkWorker(name, [program, ...words]) {
   again.kill('SIGKILL');
   await again.ended;
   const repeated = received().filter((id, index, all) => all.indexOf(id) !== index);
-  expect(repeated.length === 0, `events came again: ${repeated}`);
+  expect(repeated.length === 0, `${repeated.length} events came again, such as ${repeated[0]}`);
   expect(journal(path).length > before, 'nothing came after the restart');
 }
 
@@ -191,12 +190,16 @@ async function checkDashboard() {
   }
 }
 
-/** Ends the programs that a check leaves running, so that they do not disturb the next one. */
+/** Ends the programs that a check leaves running, so that they do not disturb the next one. Shows their last lines. */
 async function alone(check) {
   try {
     await check();
+  } catch (error) {
+    const last = [...children].map(({ output }) => output.split('\n').slice(-6).join('\n'));
+    throw new Error([error.message, ...last].join('\n'));
   } finally {
     children.forEach((child) => child.kill('SIGKILL'));
+    children.clear();
   }
 }
 

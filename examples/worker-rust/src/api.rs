@@ -23,7 +23,7 @@ const RETRYABLE: [&str; 5] = ["OVERLOADED", "SHUTTING_DOWN", "STREAM_UNAVAILABLE
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// A repeat would be refused too.
-    #[error("refused: {0}")]
+    #[error("the server refused a request: {0}")]
     Refused(String),
     /// A repeat may succeed.
     #[error("unavailable: {0}")]
@@ -114,15 +114,17 @@ fn checked(mut response: Value) -> Result<Value, ApiError> {
         return Err(failure(RETRYABLE.contains(&code), code, error));
     }
     let data = response["data"].take();
-    for payload in data.as_object().into_iter().flat_map(|fields| fields.values()) {
-        let items = ["results", "rejected"].iter().filter_map(|list| payload[*list].as_array()).flatten();
-        let errors = std::iter::once(payload).chain(items).filter_map(|part| part["userErrors"].get(0));
-        for error in errors {
-            let code = error["code"].as_str().unwrap_or_default();
-            return Err(failure(error["retryable"] == true, code, error));
-        }
+    let mut payloads = data.as_object().into_iter().flat_map(|fields| fields.values());
+    match payloads.find_map(user_error) {
+        Some(error) => Err(failure(error["retryable"] == true, error["code"].as_str().unwrap_or_default(), error)),
+        None => Ok(data),
     }
-    Ok(data)
+}
+
+/// Returns the first error of a payload or of one of its items.
+fn user_error(payload: &Value) -> Option<&Value> {
+    let items = ["results", "rejected"].iter().filter_map(|list| payload[*list].as_array()).flatten();
+    std::iter::once(payload).chain(items).find_map(|part| part["userErrors"].get(0))
 }
 
 fn failure(retryable: bool, code: &str, error: &Value) -> ApiError {

@@ -8,6 +8,7 @@ mod worker;
 
 use std::error::Error;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
@@ -25,7 +26,17 @@ fn option(arguments: &[String], name: &str, default: &str) -> String {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let url = option(&arguments, "--url", "http://127.0.0.1:8082/graphql");
     let api = Api::new(url, std::env::var("NOETL_TOKEN").ok());

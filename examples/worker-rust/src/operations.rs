@@ -8,6 +8,7 @@ type BigInt = String;
 type DateTime = String;
 type Seconds = f64;
 type Timestamp = String;
+#[expect(clippy::upper_case_acronyms, reason = "the name in the schema")]
 type JSON = Value;
 
 macro_rules! operations {

@@ -3,7 +3,7 @@
 
 import { parseArgs } from "node:util";
 
-import { Api } from "./api.js";
+import { Api, Refused } from "./api.js";
 import { ExecuteDocument } from "./gql/graphql.js";
 import { Journal } from "./journal.js";
 import { Worker } from "./worker.js";
@@ -21,19 +21,25 @@ const { values, positionals } = parseArgs({
 const api = new Api(values.url);
 const [command, key] = positionals;
 
-if (command === "send" && key !== undefined) {
-  const input = {
-    entry: { path: "samples/orders/process" },
-    workload: { order: { id: key } },
-    dedup: { key, windowSeconds: 3600 },
-  };
-  const { outcome, executionId } = await api.send(ExecuteDocument, "execute", { input });
-  console.log(outcome, executionId);
-} else if (command === "work") {
-  const leaseSeconds = Number(values["lease-seconds"]);
-  const worker = new Worker(api, { pool: values.pool, leaseSeconds, stepSeconds: Number(values["step-seconds"]) });
-  await Promise.all([worker.work(), worker.follow(new Journal(values.journal))]);
-} else {
-  console.error("usage: main.js [--url URL] send KEY | work");
-  process.exitCode = 2;
+try {
+  if (command === "send" && key !== undefined) {
+    const input = {
+      entry: { path: "samples/orders/process" },
+      workload: { order: { id: key } },
+      dedup: { key, windowSeconds: 3600 },
+    };
+    const { outcome, executionId } = await api.send(ExecuteDocument, "execute", { input });
+    console.log(outcome, executionId);
+  } else if (command === "work") {
+    const leaseSeconds = Number(values["lease-seconds"]);
+    const worker = new Worker(api, { pool: values.pool, leaseSeconds, stepSeconds: Number(values["step-seconds"]) });
+    await Promise.all([worker.work(), worker.follow(new Journal(values.journal))]);
+  } else {
+    console.error("usage: main.js [--url URL] send KEY | work");
+    process.exitCode = 2;
+  }
+} catch (error) {
+  if (!(error instanceof Refused)) throw error;
+  console.error(`the server refused a request: ${error.message}`);
+  process.exit(1);
 }
