@@ -9,7 +9,7 @@ use crate::config::{Config, DatabaseSettings};
 use crate::tasks::partitions;
 use noetl_domain::shard::{ShardIndex, ShardMap};
 use noetl_storage::error::DatabaseName;
-use noetl_storage::migrate;
+use noetl_storage::migrate::{self, Step};
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::shard_map::{self, Identity};
 
@@ -22,6 +22,17 @@ fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database>, Vec<Arc<
     let shards: Vec<_> = settings.shards.iter().zip(0..).map(shard).collect();
     let shards = if shards.is_empty() { vec![Arc::clone(&cluster)] } else { shards };
     (cluster, shards)
+}
+
+/// Returns what [`migrate`] would change in the tables of each configured database. Changes nothing.
+pub async fn migration_plan(config: &Config) -> Result<Vec<(DatabaseName, Vec<Step>)>, AppError> {
+    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
+    let (cluster, shards) = open(settings, 2);
+    let mut plan = vec![(cluster.name(), migrate::plan(&cluster).await?)];
+    for shard in shards.iter().filter(|shard| !Arc::ptr_eq(shard, &cluster)) {
+        plan.push((shard.name(), migrate::plan(shard).await?));
+    }
+    Ok(plan)
 }
 
 /// Migrates every configured database to the schema that this version needs, and fills the bucket map.

@@ -58,7 +58,7 @@ use noetl_storage::budget::BudgetLimits;
 use noetl_storage::machines::{Description, Holder};
 use noetl_storage::pools::{Database, Databases};
 
-pub use databases::migrate;
+pub use databases::{migrate, migration_plan};
 pub use error::AppError;
 pub use listener::document_limits;
 

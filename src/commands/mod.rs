@@ -4,6 +4,7 @@ mod demo;
 mod dev;
 mod documents;
 mod maintain;
+mod migrate;
 mod reference;
 mod token;
 
@@ -34,7 +35,7 @@ enum Command {
     /// Serve, with the configured databases and broker.
     Serve,
     /// Migrate the configured databases to the schema that this version needs.
-    Migrate,
+    Migrate(migrate::Options),
     /// Run every housekeeping task once, on all databases: create the next event partitions, drop partitions that are
     /// older than the retention, finish abandoned claims and registrations, purge expired claims and delivered outbox
     /// rows. Running servers do the same at intervals, and the command may run at the same time. Prints a line for each
@@ -131,9 +132,9 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
             telemetry.finish().await;
             outcome
         }
-        Command::Migrate => {
+        Command::Migrate(options) => {
             let (sources, _) = start_logging()?;
-            Ok(app::migrate(&sources.check(RequiredSettings::Databases)?).await?)
+            migrate::run(&sources.check(RequiredSettings::Databases)?, options).await
         }
         Command::Maintain => {
             let (sources, _) = start_logging()?;

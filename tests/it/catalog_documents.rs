@@ -156,7 +156,10 @@ async fn entries_of_both_products_are_found_by_a_part_of_their_name() {
     }
     let unnamed = "SELECT count(*) FROM noetl.catalog WHERE name IS NULL";
     eventually("all names are read", async || (deployment.in_cluster(unnamed).await == 0).then_some(())).await;
-    assert!(server.metric("noetl_catalog_named_total").await >= 5.0);
+    eventually("the names are counted", async || {
+        (server.metric("noetl_catalog_named_total").await >= 5.0).then_some(())
+    })
+    .await;
     let list = "query($filter: CatalogFilter!) { catalogEntries(filter: $filter) {
         nodes { path kind kindText } totalCount { value capped } } }";
     let found = async |filter: Value| {

@@ -73,6 +73,53 @@ async fn migrating_a_migrated_database_changes_nothing() {
     assert_same(&shape(&mut deployment.shard(0).await).await, &before);
 }
 
+/// Runs `migrate` with an argument, and returns its standard output and its log.
+async fn migrate_with(deployment: &Deployment, argument: Option<&str>) -> (String, String) {
+    let mut command = deployment.command("migrate");
+    let output = command.args(argument).output().await.unwrap();
+    let [out, log] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{out}{log}");
+    (out, log)
+}
+
+#[tokio::test]
+async fn the_plan_names_each_change_of_a_migration_and_changes_nothing() {
+    let deployment = Deployment::unmigrated(2).await;
+    let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
+    for database in ["the cluster database", "shard 0", "shard 1"] {
+        assert!(plan.contains(&format!("{database}: apply migration 1: ")), "{plan}");
+        let index = "build index outbox_state_idx on noetl.outbox, while writers continue";
+        assert!(plan.contains(&format!("{database}: {index}")), "{plan}");
+    }
+    let schemas = "SELECT nspname::text FROM pg_namespace WHERE nspname = 'noetl'";
+    assert_eq!(rows(&mut deployment.shard(0).await, schemas).await, [""; 0]);
+
+    deployment.migrate().await;
+    let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
+    let expected = "the cluster database: nothing to change\nshard 0: nothing to change\nshard 1: nothing to change\n";
+    assert_eq!(plan, expected);
+
+    // An index is missing, and one that is no longer used exists.
+    let mut shard = deployment.shard(1).await;
+    run(&mut shard, "DROP INDEX noetl.outbox_state_idx; CREATE INDEX outbox_newest_idx ON noetl.outbox (outbox_id)")
+        .await;
+    let before = shape(&mut shard).await;
+    let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
+    let changes: Vec<_> = plan.lines().filter_map(|line| line.strip_prefix("shard 1: ")).collect();
+    let expected = [
+        "build index outbox_state_idx on noetl.outbox, while writers continue",
+        "drop index outbox_newest_idx, which is no longer used",
+    ];
+    assert_eq!(changes, expected);
+    assert_same(&shape(&mut shard).await, &before);
+    let (_, log) = migrate_with(&deployment, None).await;
+    for change in expected {
+        assert!(log.contains(change), "{log}");
+    }
+    let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
+    assert!(plan.contains("shard 1: nothing to change"), "{plan}");
+}
+
 #[tokio::test]
 async fn several_processes_can_migrate_at_the_same_time() {
     let deployment = Deployment::unmigrated(2).await;

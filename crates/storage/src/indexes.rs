@@ -5,6 +5,8 @@
 //! own index, which is attached to the parent's. Every step can be repeated. The build uses a connection of its own,
 //! outside any transaction. It relies on the caller to hold the migration lock, so that one process builds at a time.
 
+use std::collections::HashSet;
+
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::error::StorageError;
@@ -158,6 +160,53 @@ const REPLACED: [&str; 13] = [
 /// Attempts to attach the index of a partition, whose queries wait behind each attempt.
 const ATTACH_ATTEMPTS: u32 = 300;
 
+/// Change that [`build`] makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IndexChange {
+    /// An index is built.
+    Build {
+        /// Its name.
+        index: String,
+        /// Its table.
+        table: String,
+    },
+    /// An index that is no longer used is dropped.
+    Drop {
+        /// Its name.
+        index: String,
+    },
+}
+
+/// Returns the changes that [`build`] would make now. Those that follow from a migration that is not applied yet are
+/// missing: a parent index on the event table does not exist before its migration.
+pub async fn pending(database: &Database) -> Result<Vec<IndexChange>, StorageError> {
+    let work = async {
+        let mut connection = database.connect().await?;
+        let valid = sqlx::query_scalar!(
+            r#"SELECT relname::text AS "name!" FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid
+               WHERE relnamespace = to_regnamespace('noetl') AND indisvalid"#,
+        );
+        let valid: HashSet<String> = valid.fetch_all(&mut connection).await?.into_iter().collect();
+        let missing = PLAIN.iter().filter(|(name, ..)| !valid.contains(*name));
+        let mut changes: Vec<_> = missing
+            .map(|(name, table, _)| IndexChange::Build { index: (*name).to_owned(), table: (*table).to_owned() })
+            .collect();
+        // A database without valid indexes has no schema yet.
+        for parent in EVENT.iter().filter(|_| !valid.is_empty()) {
+            let missing = missing_on_partitions(&mut connection, parent).await?;
+            changes.extend(missing.into_iter().map(|(partition, _)| IndexChange::Build {
+                index: format!("{partition}_{parent}"),
+                table: format!("noetl.{partition}"),
+            }));
+        }
+        let unused = REPLACED.iter().filter(|name| valid.contains(**name));
+        changes.extend(unused.map(|name| IndexChange::Drop { index: (*name).to_owned() }));
+        connection.close().await?;
+        Ok(changes)
+    };
+    work.await.map_err(|error| database.failed(error))
+}
+
 /// Builds the missing indexes without blocking writers. The duration grows with the size of the tables.
 pub async fn build(database: &Database) -> Result<(), StorageError> {
     let work = async {
@@ -181,9 +230,8 @@ async fn build_plain(connection: &mut PgConnection, name: &str, table: &str, def
     run(connection, format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table} {definition}")).await
 }
 
-/// Builds and attaches the missing partition indexes of a parent index, from the parent's definition with another name
-/// and table.
-async fn build_on_partitions(connection: &mut PgConnection, parent: &str) -> sqlx::Result<()> {
+/// Returns the partitions that lack the index of a parent index, with the definition of the parent's.
+async fn missing_on_partitions(connection: &mut PgConnection, parent: &str) -> sqlx::Result<Vec<(String, String)>> {
     let missing = sqlx::query!(
         r#"SELECT partition.relname AS "partition!", pg_get_indexdef(parent.oid) AS "definition!"
            FROM pg_class AS parent
@@ -196,17 +244,22 @@ async fn build_on_partitions(connection: &mut PgConnection, parent: &str) -> sql
                  WHERE attached.inhparent = parent.oid AND own.indrelid = partition.oid)"#,
         parent,
     )
-    .fetch_all(&mut *connection)
+    .fetch_all(connection)
     .await?;
-    for row in missing {
-        let name = format!("{}_{parent}", row.partition);
-        let definition = row
-            .definition
+    Ok(missing.into_iter().map(|row| (row.partition, row.definition)).collect())
+}
+
+/// Builds and attaches the missing partition indexes of a parent index, from the parent's definition with another name
+/// and table.
+async fn build_on_partitions(connection: &mut PgConnection, parent: &str) -> sqlx::Result<()> {
+    for (partition, definition) in missing_on_partitions(connection, parent).await? {
+        let name = format!("{partition}_{parent}");
+        let definition = definition
             .replacen(&format!("INDEX {parent} ON ONLY noetl.event "), "", 1)
             .trim_start_matches("CREATE ")
             .to_owned();
         drop_invalid(connection, &name).await?;
-        let table = format!("noetl.\"{}\"", row.partition);
+        let table = format!("noetl.\"{partition}\"");
         run(connection, format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS \"{name}\" ON {table} {definition}")).await?;
         attach(connection, parent, &name).await?;
     }

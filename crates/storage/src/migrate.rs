@@ -4,6 +4,8 @@
 //! A migration that needs a lock on a table waits for a short time only, because writers queue behind it. It is rolled
 //! back and repeated until the lock is available.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use sqlx::migrate::{MigrateError, Migrator};
 use tokio::time::sleep;
 
 use super::error::StorageError;
+use super::indexes::IndexChange;
 use super::lock_wait::{self, SHORT_WAIT};
 use super::pools::Database;
 use super::registry::ForeignSubscription;
@@ -49,11 +52,56 @@ pub enum MigrationError {
     Storage(#[from] StorageError),
 }
 
-/// Applies the migrations to one database, then builds the indexes of its large tables.
+/// Change that [`apply`] makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A migration is applied.
+    Migration {
+        /// Number in the name of its file.
+        version: i64,
+        /// Name, from the name of its file.
+        description: String,
+    },
+    /// An index is changed.
+    Index(IndexChange),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Migration { version, description } => write!(f, "apply migration {version}: {description}"),
+            Self::Index(IndexChange::Build { index, table }) => {
+                write!(f, "build index {index} on {table}, while writers continue")
+            }
+            Self::Index(IndexChange::Drop { index }) => write!(f, "drop index {index}, which is no longer used"),
+        }
+    }
+}
+
+/// Returns the changes that [`apply`] would make now, in their order. Partition indexes that a pending migration adds to
+/// the event table are missing.
+pub async fn plan(database: &Database) -> Result<Vec<Step>, StorageError> {
+    let applied: HashSet<i64> = if has_migrations(database).await? {
+        let applied = sqlx::query_scalar("SELECT version FROM noetl._sqlx_migrations WHERE success");
+        database.run(applied.fetch_all(database.pool())).await?.into_iter().collect()
+    } else {
+        HashSet::new()
+    };
+    let pending = MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version));
+    let migrations = pending.map(|migration| Step::Migration {
+        version: migration.version,
+        description: migration.description.to_string(),
+    });
+    let indexes = indexes::pending(database).await?.into_iter().map(Step::Index);
+    Ok(migrations.chain(indexes).collect())
+}
+
+/// Logs what it is about to change, applies the migrations to one database, then builds the indexes of its large tables.
 pub async fn apply(database: &Database) -> Result<(), MigrationError> {
     let failed = |source| MigrationError::Migration { database: database.name(), source };
     let mut connection = database.connect().await.map_err(|error| database.failed(error))?;
     lock(&mut connection).await.map_err(|error| database.failed(error))?;
+    announce(database, &plan(database).await?);
     sqlx::raw_sql(SHORT_WAIT).execute(&mut connection).await.map_err(|error| database.failed(error))?;
     for attempt in 1.. {
         match MIGRATIONS.run(&mut connection).await {
@@ -69,6 +117,18 @@ pub async fn apply(database: &Database) -> Result<(), MigrationError> {
     }
     indexes::build(database).await?;
     Ok(())
+}
+
+/// Logs the changes before they are made. Those of a new database are the whole schema, so only their number is logged.
+fn announce(database: &Database, steps: &[Step]) {
+    let database = database.name();
+    if matches!(steps.first(), Some(Step::Migration { version: 1, .. })) {
+        tracing::info!(%database, changes = steps.len(), "creating the tables");
+        return;
+    }
+    for step in steps {
+        tracing::info!(%database, %step, "migrating");
+    }
 }
 
 /// Returns whether a migration did not get a lock in time. Its transaction was rolled back.
@@ -92,10 +152,15 @@ async fn lock(connection: &mut PgConnection) -> sqlx::Result<()> {
     Ok(())
 }
 
+/// Returns whether a migration was ever applied.
+async fn has_migrations(database: &Database) -> Result<bool, StorageError> {
+    let exists = sqlx::query_scalar!(r#"SELECT to_regclass('noetl._sqlx_migrations') IS NOT NULL AS "exists!""#);
+    database.run(exists.fetch_one(database.pool())).await
+}
+
 /// Returns whether every migration of this server is applied.
 pub async fn is_current(database: &Database) -> Result<bool, StorageError> {
-    let exists = sqlx::query_scalar!(r#"SELECT to_regclass('noetl._sqlx_migrations') IS NOT NULL AS "exists!""#);
-    if !database.run(exists.fetch_one(database.pool())).await? {
+    if !has_migrations(database).await? {
         return Ok(false);
     }
     let applied = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM noetl._sqlx_migrations WHERE success");

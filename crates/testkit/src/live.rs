@@ -123,6 +123,19 @@ impl Live {
         }
     }
 
+    /// Returns the data of the next item without errors. The errors of the items before it have this code.
+    pub async fn next_after(&mut self, code: &str) -> Value {
+        loop {
+            let mut message = self.message().await.expect("the socket stays open");
+            assert_eq!(message["type"], "next", "{message}");
+            let payload = &mut message["payload"];
+            if !payload["errors"].is_array() {
+                return payload["data"].take();
+            }
+            assert_eq!(payload["errors"][0]["extensions"]["code"], code, "{message}");
+        }
+    }
+
     /// Returns the first errors, as [`Self::errors`] does. Calls `check` with the data of each item before them.
     pub async fn errors_after(&mut self, mut check: impl FnMut(&Value)) -> Value {
         loop {

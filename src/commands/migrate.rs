@@ -1,0 +1,31 @@
+//! `migrate`: changes the tables of the databases, or prints what it would change.
+
+use clap::Args;
+
+use super::Failure;
+use crate::app;
+use crate::config::Config;
+
+/// Options of `migrate`.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Print the changes of each database in their order, and change nothing.
+    #[arg(long)]
+    plan: bool,
+}
+
+/// Migrates the configured databases, or prints the plan.
+pub(super) async fn run(config: &Config, options: Options) -> Result<(), Failure> {
+    if !options.plan {
+        return Ok(app::migrate(config).await?);
+    }
+    for (database, steps) in app::migration_plan(config).await? {
+        if steps.is_empty() {
+            println!("{database}: nothing to change");
+        }
+        for step in steps {
+            println!("{database}: {step}");
+        }
+    }
+    Ok(())
+}
