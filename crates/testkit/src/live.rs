@@ -128,11 +128,10 @@ impl Live {
         loop {
             let mut message = self.message().await.expect("the socket stays open");
             assert_eq!(message["type"], "next", "{message}");
-            let payload = &mut message["payload"];
-            if !payload["errors"].is_array() {
-                return payload["data"].take();
+            if !message["payload"]["errors"].is_array() {
+                return message["payload"]["data"].take();
             }
-            assert_eq!(payload["errors"][0]["extensions"]["code"], code, "{message}");
+            assert_eq!(message["payload"]["errors"][0]["extensions"]["code"], code, "{message}");
         }
     }
 
