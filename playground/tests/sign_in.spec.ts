@@ -58,6 +58,20 @@ async function expectSignedIn(page: Page): Promise<void> {
   await expect(page.getByRole("button", { name: "User and settings" })).toHaveText("ann");
 }
 
+// First, because the server keeps what it knows of the provider for a while.
+test("while the provider is down, the dialog says so, and a token can still be used", async ({ page }) => {
+  provider.down = true;
+  const signIn = await open(page);
+  await expect(signIn.failure).toContainText("The provider can't be used");
+  await expect(signIn.dialog.getByLabel("Token", { exact: true })).toBeEnabled();
+  await expect(signIn.button).toBeHidden();
+  provider.down = false;
+  await signIn.dialog.getByRole("button", { name: "Try again" }).click();
+  provider.behaviour = "wait";
+  const opened = await signIn.openWindow();
+  await expect(opened.getByRole("heading", { name: "Name and password" })).toBeVisible();
+});
+
 test("a user signs in at the provider, and the token is only in the memory of the page", async ({ page }) => {
   const hosts = new Set<string>();
   page.on("request", (request) => hosts.add(new URL(request.url()).origin));
@@ -133,19 +147,6 @@ test("a reply with another state is ignored", async ({ page, context }) => {
   await expect(stranger.getByRole("status")).toContainText("No page of the console waits for this sign-in any more.");
   await expect(signIn.dialog.getByRole("status")).toContainText("Waiting for the sign-in window.");
   expect(provider.redeemed).toBe(0);
-});
-
-test("while the provider is down, the dialog says so, and a token can still be used", async ({ page }) => {
-  provider.down = true;
-  const signIn = await open(page);
-  await expect(signIn.failure).toContainText("The provider can't be used");
-  await expect(signIn.dialog.getByLabel("Token", { exact: true })).toBeEnabled();
-  await expect(signIn.button).toBeHidden();
-  provider.down = false;
-  await signIn.dialog.getByRole("button", { name: "Try again" }).click();
-  provider.behaviour = "wait";
-  const opened = await signIn.openWindow();
-  await expect(opened.getByRole("heading", { name: "Name and password" })).toBeVisible();
 });
 
 test("an error of the server during the exchange is shown", async ({ page }) => {

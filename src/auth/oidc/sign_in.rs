@@ -16,7 +16,7 @@ use plain_json::Typed;
 
 /// Maximum age of a discovery document in use. Anyone can begin a sign-in, and must not cause a request to the provider
 /// each time.
-const DISCOVERY_TTL: Duration = Duration::from_mins(5);
+const DISCOVERY_TTL: Duration = Duration::from_secs(30);
 
 /// Settings of the console as a client of the provider.
 #[derive(Clone)]
