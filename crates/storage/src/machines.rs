@@ -11,7 +11,7 @@ use super::pools::Database;
 pub struct Holder {
     /// Identity, unique to the process.
     pub owner: Uuid,
-    /// What the process is; `None` for a command that serves no requests.
+    /// Description of the replica; `None` for a command that serves no requests.
     pub description: Option<Description>,
 }
 
