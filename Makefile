@@ -41,10 +41,11 @@ lint: playground ## check the format, the lints and the dependencies
 fmt: ## format the Rust sources
 	@cargo fmt
 
-schema: server ## write what is generated from the code: schema.graphql, docs/errors.md and docs/metrics.md
+schema: server ## write what is generated from the code: schema.graphql and three pages in docs/
 	@$(SERVER) schema >$(TARGET)/schema.graphql && mv $(TARGET)/schema.graphql schema.graphql
 	@$(SERVER) reference errors >$(TARGET)/errors.md && mv $(TARGET)/errors.md docs/errors.md
 	@$(SERVER) reference metrics >$(TARGET)/metrics.md && mv $(TARGET)/metrics.md docs/metrics.md
+	@$(SERVER) reference settings >$(TARGET)/settings.md && mv $(TARGET)/settings.md docs/operations/settings.md
 
 docs: ## build the site of the documentation, in target/docs/site
 	@scripts/docs

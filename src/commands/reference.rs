@@ -7,6 +7,7 @@ use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
 use clap::ValueEnum;
 
 use crate::app::metrics::METRICS;
+use crate::config;
 use crate::graphql::errors::FIELD_ERROR_CODES;
 use crate::graphql::schema;
 use crate::service::error::RejectionCode;
@@ -19,6 +20,8 @@ pub(super) enum Page {
     Errors,
     /// docs/metrics.md: the metrics.
     Metrics,
+    /// docs/operations/settings.md: the settings.
+    Settings,
 }
 
 /// Returns the text of a page.
@@ -26,6 +29,7 @@ pub(super) fn page(page: Page) -> String {
     match page {
         Page::Errors => errors(),
         Page::Metrics => metrics(),
+        Page::Settings => settings(),
     }
 }
 
@@ -105,6 +109,33 @@ text format. A histogram is served as a summary with quantiles.
             MetricType::Histogram => "histogram",
         };
         row(&mut page, &[&format!("`{name}`"), metric_type, &labels.join(", "), description]);
+    }
+    page
+}
+
+fn settings() -> String {
+    let mut page = "# Settings
+
+This page is generated from the code: run `make schema` after a change.
+
+Settings come from the environment, or from a TOML file that `NOETL_CONFIG` names. The file has the same names in lower
+case without `NOETL_`, such as `pool_size = 32`; the environment takes precedence. An empty setting counts as absent.
+
+```sh
+noetl-graphql check-config
+```
+
+reports every invalid or missing setting at once, and exits with code 2 if there is one. `serve` and `migrate` do the
+same check before they connect to anything. The view System of the console, and `{ server { settings { name value
+isDefault } } }`, show the numbers, flags and choices that a replica uses.
+"
+    .to_owned();
+    for (title, settings) in config::describe() {
+        let _ = write!(page, "\n## {title}\n\n| setting | default | allowed | meaning |\n|---|---|---|---|\n");
+        for setting in settings {
+            let allowed = setting.allowed.as_deref().unwrap_or_default();
+            row(&mut page, &[&format!("`{}`", setting.name), &setting.default, allowed, setting.meaning]);
+        }
     }
     page
 }

@@ -2,24 +2,36 @@
 
 use std::path::PathBuf;
 
+use super::Definition;
 use super::reader::Reader;
 use crate::auth::bearer::is_token;
 use crate::auth::oidc::{self, ClientSettings, OidcSettings};
 use crate::auth::tokens::{self, Tokens};
 
-pub(super) const NAMES: [&str; 12] = [
-    "NOETL_AUTH_TOKENS",
-    "NOETL_INTERNAL_API_TOKEN",
-    "NOETL_RESTRICT_INTROSPECTION",
-    ISSUER,
-    AUDIENCE,
-    JWKS_URL,
-    ALGORITHMS,
-    ROLES_CLAIM,
-    TENANT_CLAIM,
-    CLIENT_ID,
-    CLIENT_SECRET,
-    SCOPES,
+pub(super) const SETTINGS: [Definition; 12] = [
+    Definition::text("NOETL_AUTH_TOKENS", "none", "file of static tokens ([Callers](../../README.md#callers))"),
+    Definition::text("NOETL_INTERNAL_API_TOKEN", "none", "another static token, with the role worker"),
+    Definition::value(
+        "NOETL_RESTRICT_INTROSPECTION",
+        "whether only callers with the capability `INTROSPECT` (admin) may read the schema",
+    ),
+    Definition::text(ISSUER, "none", "OpenID provider whose JWTs are accepted"),
+    Definition::text(AUDIENCE, "none", "audiences, separated by commas; a JWT must name one"),
+    Definition::text(JWKS_URL, "discovered", "address of the provider's keys"),
+    Definition::text(ALGORITHMS, "RS256,ES256", "allowed signature algorithms"),
+    Definition::text(
+        ROLES_CLAIM,
+        "roles",
+        "claim with the roles: a list, or a text separated by spaces; dots select a nested claim, as in `realm_access.roles`",
+    ),
+    Definition::text(TENANT_CLAIM, "none", "claim with the tenant; a JWT without it is refused"),
+    Definition::text(
+        CLIENT_ID,
+        "none",
+        "client id of the console; users can then sign in to the console at the provider (redirect address: `/signed-in` of this server)",
+    ),
+    Definition::text(CLIENT_SECRET, "none", "secret of a confidential client; a public client needs none"),
+    Definition::text(SCOPES, "openid", "scopes that the console requests, separated by spaces"),
 ];
 
 const ISSUER: &str = "NOETL_AUTH_OIDC_ISSUER";

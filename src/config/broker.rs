@@ -4,24 +4,39 @@ use std::time::Duration;
 
 use async_nats::ServerAddr;
 
+use super::Definition;
 use super::reader::Reader;
 use crate::feed::publish::publisher::StreamSettings;
 use crate::feed::publish::tailer::TailSettings;
 use crate::feed::wire::names::StreamNames;
 
-pub(super) const NAMES: [&str; 12] = [
-    "NOETL_NATS_URL",
-    "NOETL_EVENT_STREAM_ENABLED",
-    "NOETL_EVENT_STREAM_BATCH",
-    "NOETL_EVENT_STREAM_POLL_MS",
-    "NOETL_EVENT_STREAM_BACKFILL",
-    "NOETL_EVENT_STREAM_DEDUP_SECS",
-    "NOETL_EVENT_STREAM_RETENTION_SECS",
-    "NOETL_EVENT_STREAM_REPLICAS",
-    "NOETL_EVENT_STREAM_PREFIX",
-    "NOETL_EVENT_RING_MIB",
-    "NOETL_OUTBOX_RELAY",
-    "NOETL_PROJECTOR",
+pub(super) const SETTINGS: [Definition; 10] = [
+    Definition::text(
+        "NOETL_NATS_URL",
+        "none",
+        "URL of the broker, or URLs of a cluster's brokers, separated by commas; may contain a login (`nats://user:password@host:4222`)",
+    ),
+    Definition::value("NOETL_EVENT_STREAM_ENABLED", "whether this replica publishes events"),
+    Definition::value("NOETL_EVENT_STREAM_BATCH", "maximum number of events in flight to the broker"),
+    Definition::value("NOETL_EVENT_STREAM_POLL_MS", "maximum interval between polls of an idle log, in milliseconds"),
+    Definition::value("NOETL_EVENT_STREAM_BACKFILL", "whether the first start publishes the existing events"),
+    Definition::value(
+        "NOETL_EVENT_STREAM_DEDUP_SECS",
+        "time for which a newly created stream recognises message ids, in seconds",
+    ),
+    Definition::value(
+        "NOETL_EVENT_STREAM_RETENTION_SECS",
+        "time for which a newly created stream keeps events, in seconds",
+    ),
+    Definition::value("NOETL_EVENT_STREAM_REPLICAS", "number of NATS servers that store a newly created stream"),
+    Definition::value(
+        "NOETL_EVENT_STREAM_PREFIX",
+        "beginning of the names of the streams and subjects of events and wake-ups, such as `noetl_events`, `noetl.events.>` and `noetl.wake.0`. Deployments on one broker need different prefixes. All replicas of a deployment must have the same one",
+    ),
+    Definition::value(
+        "NOETL_EVENT_RING_MIB",
+        "memory for the latest live events of each shard on a replica, in MiB. A reader that is further behind reads the stored events from the broker",
+    ),
 ];
 
 pub(super) fn brokers(read: &mut Reader<'_>, needed: bool) -> Vec<ServerAddr> {

@@ -8,14 +8,19 @@ use async_nats::{ConnectOptions, ServerAddr};
 use nkeys::KeyPair;
 use percent_encoding::percent_decode_str;
 
+use super::Definition;
 use super::reader::Reader;
 
-pub(super) const NAMES: [&str; 5] = [
-    "NOETL_NATS_CREDENTIALS",
-    "NOETL_NATS_NKEY",
-    "NOETL_NATS_ROOT_CERTIFICATE",
-    "NOETL_NATS_CERTIFICATE",
-    "NOETL_NATS_KEY",
+pub(super) const SETTINGS: [Definition; 5] = [
+    Definition::text("NOETL_NATS_CREDENTIALS", "none", "credentials file (`.creds`) of a user"),
+    Definition::text("NOETL_NATS_NKEY", "none", "file with the seed of a user's nkey"),
+    Definition::text(
+        "NOETL_NATS_ROOT_CERTIFICATE",
+        "the system's",
+        "PEM file of the authorities that sign the brokers' certificates; if set, TLS is required",
+    ),
+    Definition::text("NOETL_NATS_CERTIFICATE", "none", "PEM file of this client's certificate"),
+    Definition::text("NOETL_NATS_KEY", "none", "PEM file of this client's private key"),
 ];
 
 /// Addresses of the brokers of one cluster, with the login and TLS settings.

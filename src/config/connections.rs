@@ -3,19 +3,33 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Definition;
 use super::reader::Reader;
 
-pub(super) const NAMES: [&str; 10] = [
-    "NOETL_HEADER_TIMEOUT_SECS",
-    "NOETL_OPERATION_DEADLINE_SECS",
-    "NOETL_MAX_CONNECTIONS",
-    "NOETL_MAX_LIVE_CONNECTIONS",
-    "NOETL_MAX_REQUESTS",
-    "NOETL_MAX_BUFFERED_MIB",
-    "NOETL_CALLER_SHARE_PERCENT",
-    "NOETL_SHUTDOWN_DELAY_SECS",
-    "NOETL_TLS_CERT",
-    "NOETL_TLS_KEY",
+pub(super) const SETTINGS: [Definition; 10] = [
+    Definition::value("NOETL_HEADER_TIMEOUT_SECS", "time that a request head, or a TLS handshake, may take to arrive"),
+    Definition::value(
+        "NOETL_OPERATION_DEADLINE_SECS",
+        "time that a query, a mutation, or an item of a subscription may take",
+    ),
+    Definition::value("NOETL_MAX_CONNECTIONS", "maximum number of open connections; lower if `ulimit -n` is lower"),
+    Definition::value("NOETL_MAX_LIVE_CONNECTIONS", "maximum number of open WebSockets and event streams"),
+    Definition::value("NOETL_MAX_REQUESTS", "maximum number of requests in flight"),
+    Definition::value("NOETL_MAX_BUFFERED_MIB", "maximum memory for request bodies and unsent responses, in MiB"),
+    Definition::value(
+        "NOETL_CALLER_SHARE_PERCENT",
+        "maximum percentage of each of the four `NOETL_MAX_…` limits for one caller: an authenticated subject, else an address. Use 100 behind a proxy that gives all clients the same address",
+    ),
+    Definition::value(
+        "NOETL_SHUTDOWN_DELAY_SECS",
+        "time after SIGTERM in which `/readyz` returns 503 but requests are still served; must be longer than the interval of the load balancer's health check",
+    ),
+    Definition::text(
+        "NOETL_TLS_CERT",
+        "none",
+        "PEM file of the listener's certificate chain; read again when it changes",
+    ),
+    Definition::text("NOETL_TLS_KEY", "none", "PEM file of the listener's private key; read again when it changes"),
 ];
 
 /// Settings of connections.

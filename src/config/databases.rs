@@ -4,11 +4,22 @@ use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
 
-use super::database_tls;
 use super::reader::Reader;
+use super::{Definition, database_tls};
 use noetl_domain::shard::BUCKETS;
 
-pub(super) const NAMES: [&str; 3] = ["NOETL_CLUSTER_DSN", "NOETL_SHARDS", "NOETL_POOL_SIZE"];
+pub(super) const SETTINGS: [Definition; 3] = [
+    Definition::text("NOETL_CLUSTER_DSN", "none", "URL of the cluster database"),
+    Definition::text(
+        "NOETL_SHARDS",
+        "none",
+        "URLs of the shard databases, separated by commas; empty: the cluster database is the only shard",
+    ),
+    Definition::value(
+        "NOETL_POOL_SIZE",
+        "connections per database for requests; up to four more serve leases, the feed and cancellations",
+    ),
+];
 
 /// Databases of one deployment.
 #[derive(Debug, Clone)]

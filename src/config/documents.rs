@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use super::Definition;
 use super::reader::Reader;
 use graphql_transport::trusted::{Manifest, Mode, Trusted};
 
-pub(super) const NAMES: [&str; 2] = ["NOETL_DOCUMENTS", "NOETL_DOCUMENTS_MODE"];
+pub(super) const SETTINGS: [Definition; 2] = [
+    Definition::text("NOETL_DOCUMENTS", "none", "manifest of [trusted documents](../../README.md#trusted-documents)"),
+    Definition::value("NOETL_DOCUMENTS_MODE", "treatment of documents that are not in the manifest"),
+];
 
 pub(super) fn read(read: &mut Reader<'_>) -> Trusted {
     let mode = read.parsed("NOETL_DOCUMENTS_MODE", Mode::Off, "off, warn or enforce");

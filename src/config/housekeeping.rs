@@ -1,9 +1,20 @@
 //! Retention of events. The periods of the housekeeping tasks are not settings: `TASKS` in `src/tasks/housekeeping.rs`
 //! has them.
 
+use super::Definition;
 use super::reader::Reader;
 
-pub(super) const NAMES: [&str; 1] = ["NOETL_EVENT_RETENTION_DAYS"];
+pub(super) const SETTINGS: [Definition; 2] = [
+    Definition::text(
+        "NOETL_EVENT_RETENTION_DAYS",
+        "forever",
+        "number of days for which events are kept in the databases; whole partitions (quarters) are dropped",
+    ),
+    Definition::value(
+        "NOETL_PROJECTOR",
+        "whether this replica keeps executions' snapshots and the list of executions current",
+    ),
+];
 
 /// Times for which the housekeeping tasks keep data.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +24,5 @@ pub struct HousekeepingSettings {
 }
 
 pub(super) fn read(read: &mut Reader<'_>) -> HousekeepingSettings {
-    let days = read.sources.text("NOETL_EVENT_RETENTION_DAYS").is_some();
-    HousekeepingSettings { event_retention_days: days.then(|| read.within("NOETL_EVENT_RETENTION_DAYS", 1, 1, 36_500)) }
+    HousekeepingSettings { event_retention_days: read.optional("NOETL_EVENT_RETENTION_DAYS", 1, 36_500) }
 }

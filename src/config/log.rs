@@ -1,8 +1,11 @@
 //! Logging.
 
-use super::Sources;
+use super::{Definition, Sources};
 
-pub(super) const NAMES: [&str; 2] = ["NOETL_LOG", "NOETL_LOG_FORMAT"];
+pub(super) const SETTINGS: [Definition; 2] = [
+    Definition::text("NOETL_LOG", "`info,sqlx=warn,async_nats=warn`", "log filter such as `info,noetl_graphql=debug`"),
+    Definition::text("NOETL_LOG_FORMAT", "text", "`text`, or `json` for an object on each line"),
+];
 
 /// Settings of the log.
 #[derive(Debug, Clone)]

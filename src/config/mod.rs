@@ -2,7 +2,8 @@
 //! case, without `NOETL_`; the environment takes precedence. No other module reads the environment. All problems are
 //! reported together.
 //!
-//! Each submodule has the names of its settings, their values, and a function `read` that collects problems.
+//! Each submodule has the definitions of its settings, their values, and a function `read` that collects problems.
+//! docs/operations/settings.md is generated from the definitions.
 
 mod auth;
 mod broker;
@@ -39,25 +40,85 @@ pub use process::ProcessSettings;
 pub use server::ServerSettings;
 pub use telemetry::{OtlpSettings, TelemetrySettings};
 
-/// Names of all settings in the environment.
-const NAMES: &[&[&str]] = &[
-    &server::NAMES,
-    &auth::NAMES,
-    &connections::NAMES,
-    &databases::NAMES,
-    &documents::NAMES,
-    &broker::NAMES,
-    &broker_login::NAMES,
-    &housekeeping::NAMES,
-    &outbox::NAMES,
-    &log::NAMES,
-    &telemetry::NAMES,
-    &process::NAMES,
+/// Definitions of all settings, by concern.
+const GROUPS: [(&str, &[Definition]); 12] = [
+    ("Listener", &server::SETTINGS),
+    ("Connections and limits", &connections::SETTINGS),
+    ("Databases", &databases::SETTINGS),
+    ("Broker and the feed of events", &broker::SETTINGS),
+    ("Login at the broker", &broker_login::SETTINGS),
+    ("Callers", &auth::SETTINGS),
+    ("Trusted documents", &documents::SETTINGS),
+    ("Outbox", &outbox::SETTINGS),
+    ("Retention and read model", &housekeeping::SETTINGS),
+    ("Log", &log::SETTINGS),
+    ("Traces", &telemetry::SETTINGS),
+    ("Process", &process::SETTINGS),
 ];
+
+/// Name and meaning of a setting.
+#[derive(Debug, Clone, Copy)]
+struct Definition {
+    /// Name in the environment.
+    name: &'static str,
+    /// Default in words; `None`: the default is the value that is read if the setting is absent.
+    default: Option<&'static str>,
+    /// Meaning and unit, in Markdown.
+    meaning: &'static str,
+}
+
+impl Definition {
+    /// Defines a number, a flag or a choice.
+    const fn value(name: &'static str, meaning: &'static str) -> Self {
+        Self { name, default: None, meaning }
+    }
+
+    /// Defines a setting that is a text, or that has a meaning of its own if it is absent.
+    const fn text(name: &'static str, default: &'static str, meaning: &'static str) -> Self {
+        Self { name, default: Some(default), meaning }
+    }
+}
 
 /// Returns whether a setting of this name exists.
 fn is_known(name: &str) -> bool {
-    NAMES.iter().any(|names| names.contains(&name))
+    GROUPS.iter().any(|(_, settings)| settings.iter().any(|setting| setting.name == name))
+}
+
+/// Setting, as the documentation describes it.
+#[derive(Debug)]
+pub struct DescribedSetting {
+    /// Name in the environment.
+    pub name: &'static str,
+    /// Default, or the meaning of an absent setting.
+    pub default: String,
+    /// Allowed values; `None`: the meaning says it.
+    pub allowed: Option<String>,
+    /// Meaning and unit, in Markdown.
+    pub meaning: &'static str,
+}
+
+/// Returns all settings by concern. Defaults and allowed values are those that the process uses when it reads them.
+#[must_use]
+pub fn describe() -> Vec<(&'static str, Vec<DescribedSetting>)> {
+    let absent = Sources::default();
+    let mut read = Reader::new(&absent);
+    let defaults = read_all(&mut read, RequiredSettings::Nothing).settings;
+    let describe = |setting: &Definition| DescribedSetting {
+        name: setting.name,
+        default: setting.default.map_or_else(
+            || {
+                defaults
+                    .iter()
+                    .find(|known| known.name == setting.name)
+                    .map(|known| known.value.clone())
+                    .unwrap_or_default()
+            },
+            str::to_owned,
+        ),
+        allowed: read.allowed(setting.name).map(str::to_owned),
+        meaning: setting.meaning,
+    };
+    GROUPS.iter().map(|(title, settings)| (*title, settings.iter().map(describe).collect())).collect()
 }
 
 /// Settings of one process.
@@ -162,31 +223,7 @@ impl Sources {
     /// Checks every setting.
     pub fn check(&self, needs: RequiredSettings) -> Result<Config, ConfigError> {
         let mut read = Reader::new(self);
-        let event_stream = broker::event_stream(&mut read);
-        // Only an explicit true requires a broker; by default, a replica without a broker does not relay.
-        let asks_to_relay = read.flag("NOETL_OUTBOX_RELAY", false);
-        let needs_broker = needs == RequiredSettings::Servers && (event_stream.is_some() || asks_to_relay);
-        let trusted = documents::read(&mut read);
-        let auth = auth::read(&mut read);
-        let brokers = broker::brokers(&mut read, needs_broker);
-        let config = Config {
-            server: server::read(&mut read, auth.is_on()),
-            auth,
-            connections: connections::read(&mut read),
-            trusted,
-            databases: databases::read(&mut read, needs != RequiredSettings::Nothing),
-            broker: broker_login::read(&mut read, &brokers),
-            event_stream,
-            stream_names: broker::stream_names(&mut read),
-            ring_bytes: broker::ring_bytes(&mut read),
-            outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
-            outbox: outbox::read(&mut read),
-            projector: read.flag("NOETL_PROJECTOR", true),
-            housekeeping: housekeeping::read(&mut read),
-            telemetry: telemetry::read(&mut read),
-            process: process::read(&mut read),
-            settings: read.values(),
-        };
+        let config = read_all(&mut read, needs);
         read.finish(config)
     }
 
@@ -199,6 +236,35 @@ impl Sources {
     /// Returns a setting's text; empty counts as absent.
     fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+    }
+}
+
+/// Reads every setting; the reader collects the problems.
+fn read_all(read: &mut Reader<'_>, needs: RequiredSettings) -> Config {
+    let event_stream = broker::event_stream(read);
+    // Only an explicit true requires a broker; by default, a replica without a broker does not relay.
+    let asks_to_relay = read.flag("NOETL_OUTBOX_RELAY", false);
+    let needs_broker = needs == RequiredSettings::Servers && (event_stream.is_some() || asks_to_relay);
+    let trusted = documents::read(read);
+    let auth = auth::read(read);
+    let brokers = broker::brokers(read, needs_broker);
+    Config {
+        server: server::read(read, auth.is_on()),
+        auth,
+        connections: connections::read(read),
+        trusted,
+        databases: databases::read(read, needs != RequiredSettings::Nothing),
+        broker: broker_login::read(read, &brokers),
+        event_stream,
+        stream_names: broker::stream_names(read),
+        ring_bytes: broker::ring_bytes(read),
+        outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
+        outbox: outbox::read(read),
+        projector: read.flag("NOETL_PROJECTOR", true),
+        housekeeping: housekeeping::read(read),
+        telemetry: telemetry::read(read),
+        process: process::read(read),
+        settings: read.values(),
     }
 }
 

@@ -2,10 +2,19 @@
 
 use std::path::PathBuf;
 
+use super::Definition;
 use super::reader::Reader;
 use noetl_domain::ids::MAX_MACHINE_ID;
 
-pub(super) const NAMES: [&str; 3] = ["NOETL_SERVER_MACHINE_ID", "NOETL_FAULT_POINT", "NOETL_PG_BIN"];
+pub(super) const SETTINGS: [Definition; 3] = [
+    Definition::text("NOETL_SERVER_MACHINE_ID", "leased", "fixed machine id"),
+    Definition::text(
+        "NOETL_FAULT_POINT",
+        "none",
+        "name of the point of the code at which the process stops, for tests",
+    ),
+    Definition::text("NOETL_PG_BIN", "searched", "folder of PostgreSQL's programs, for `dev`"),
+];
 
 /// Settings of the process itself.
 #[derive(Debug, Clone)]
@@ -19,9 +28,8 @@ pub struct ProcessSettings {
 }
 
 pub(super) fn read(read: &mut Reader<'_>) -> ProcessSettings {
-    let fixed = read.sources.text("NOETL_SERVER_MACHINE_ID").is_some();
     ProcessSettings {
-        machine_id: fixed.then(|| read.within("NOETL_SERVER_MACHINE_ID", 0, 0, MAX_MACHINE_ID)),
+        machine_id: read.optional("NOETL_SERVER_MACHINE_ID", 0, MAX_MACHINE_ID),
         pg_bin: read.sources.text("NOETL_PG_BIN").map(PathBuf::from),
         fault_point: read.sources.text("NOETL_FAULT_POINT").map(str::to_owned),
     }

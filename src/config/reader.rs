@@ -12,17 +12,24 @@ pub(super) struct Reader<'a> {
     pub(super) problems: Vec<String>,
     /// Values of the numbers, flags and choices that were read, by name. None of them is a secret.
     values: BTreeMap<&'static str, Setting>,
+    /// Allowed values of the settings that are not free text, by name.
+    allowed: BTreeMap<&'static str, String>,
 }
 
 impl<'a> Reader<'a> {
     /// Reads these sources.
     pub(super) const fn new(sources: &'a Sources) -> Self {
-        Self { sources, problems: Vec::new(), values: BTreeMap::new() }
+        Self { sources, problems: Vec::new(), values: BTreeMap::new(), allowed: BTreeMap::new() }
     }
 
     /// Returns the values that were read, in the order of their names.
     pub(super) fn values(&self) -> Vec<Setting> {
         self.values.values().cloned().collect()
+    }
+
+    /// Returns the allowed values of a setting; `None`: it is a text, or no setting of this name was read.
+    pub(super) fn allowed(&self, name: &str) -> Option<&str> {
+        self.allowed.get(name).map(String::as_str)
     }
 
     fn note(&mut self, name: &'static str, value: &impl Display) {
@@ -46,6 +53,7 @@ impl<'a> Reader<'a> {
 
     /// Parses a setting; `expected` describes the valid values.
     pub(super) fn parsed<T: FromStr + Display>(&mut self, name: &'static str, default: T, expected: &str) -> T {
+        self.allowed.insert(name, expected.to_owned());
         let value = match self.sources.text(name).map(str::parse) {
             None => default,
             Some(Ok(value)) => value,
@@ -67,7 +75,7 @@ impl<'a> Reader<'a> {
         least: T,
         most: T,
     ) -> T {
-        let expected = format!("a number from {least} to {most}");
+        let expected = range(&least, &most);
         let number = self.parsed(name, default, &expected);
         if number < least || number > most {
             self.problem(format!("{name} is {number}; set it to {expected}"));
@@ -75,8 +83,21 @@ impl<'a> Reader<'a> {
         number
     }
 
+    /// Parses a number from `least` to `most`; `None` if the setting is absent.
+    pub(super) fn optional<T: FromStr + PartialOrd + Display + Copy>(
+        &mut self,
+        name: &'static str,
+        least: T,
+        most: T,
+    ) -> Option<T> {
+        self.allowed.insert(name, range(&least, &most));
+        self.sources.text(name)?;
+        Some(self.within(name, least, least, most))
+    }
+
     /// Parses a flag: true, 1, yes or on; false, 0, no or off.
     pub(super) fn flag(&mut self, name: &'static str, default: bool) -> bool {
+        self.allowed.insert(name, "true or false".to_owned());
         let value = match self.sources.text(name).map(str::to_ascii_lowercase).as_deref() {
             None => default,
             Some("true" | "1" | "yes" | "on") => true,
@@ -89,4 +110,9 @@ impl<'a> Reader<'a> {
         self.note(name, &value);
         value
     }
+}
+
+/// Describes the numbers from `least` to `most`.
+fn range(least: &impl Display, most: &impl Display) -> String {
+    format!("a number from {least} to {most}")
 }

@@ -7,15 +7,32 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::Uri;
 
+use super::Definition;
 use super::reader::Reader;
 
-pub(super) const NAMES: [&str; 6] = [
-    "NOETL_HOST",
-    "NOETL_PORT",
-    "NOETL_UNAUTHENTICATED_HOST",
-    "NOETL_ALLOWED_HOSTS",
-    "NOETL_ALLOWED_ORIGINS",
-    "NOETL_HEALTH_LISTEN",
+pub(super) const SETTINGS: [Definition; 6] = [
+    Definition::value("NOETL_HOST", "IP address to listen on"),
+    Definition::value("NOETL_PORT", "port to listen on; 0 picks a free one"),
+    Definition::text(
+        "NOETL_UNAUTHENTICATED_HOST",
+        "none",
+        "the same address as `NOETL_HOST`; allows a server without authentication to listen on an address other than loopback",
+    ),
+    Definition::text(
+        "NOETL_ALLOWED_HOSTS",
+        "any; without authentication `localhost`, `127.0.0.1`, `[::1]`",
+        "host names, without ports, that requests may be addressed to; without authentication they are added to the default",
+    ),
+    Definition::text(
+        "NOETL_ALLOWED_ORIGINS",
+        "none",
+        "origins of other sites whose pages may use this server, such as `https://console.example.org`",
+    ),
+    Definition::text(
+        "NOETL_HEALTH_LISTEN",
+        "none",
+        "address and port of a separate listener for `/livez`, `/readyz`, `/metrics`, `/scaler/outbox` and `/scaler/subscriptions`, without authentication and for any host name; the main listener does not serve them then",
+    ),
 ];
 
 /// Host names of loopback.

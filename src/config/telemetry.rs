@@ -7,10 +7,29 @@ use std::time::Duration;
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
+use super::Definition;
 use super::reader::Reader;
 
-pub(super) const NAMES: [&str; 4] =
-    ["NOETL_OTLP_ENDPOINT", "NOETL_OTLP_HEADERS", "NOETL_OTLP_SAMPLE_RATIO", "NOETL_SLOW_OPERATION_MS"];
+pub(super) const SETTINGS: [Definition; 4] = [
+    Definition::text(
+        "NOETL_OTLP_ENDPOINT",
+        "none",
+        "OpenTelemetry collector to which spans are exported (OTLP over HTTP), such as `http://otel:4318`",
+    ),
+    Definition::text(
+        "NOETL_OTLP_HEADERS",
+        "none",
+        "headers of these exports, such as `authorization=Bearer …`, separated by commas",
+    ),
+    Definition::value(
+        "NOETL_OTLP_SAMPLE_RATIO",
+        "share of the traces started by this server that are exported; for other traces, the caller's `traceparent` decides",
+    ),
+    Definition::value(
+        "NOETL_SLOW_OPERATION_MS",
+        "minimum duration of a query or mutation that is logged as slow, in milliseconds; 0 turns this off",
+    ),
+];
 
 /// Settings of traces and of the log of slow operations.
 #[derive(Debug, Clone)]

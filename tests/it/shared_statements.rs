@@ -11,6 +11,9 @@ use sqlx::PgConnection;
 
 const STARTED: &str = "SELECT count(*) FROM noetl.event WHERE event_type = 'playbook_started'";
 const RESERVED: &str = "SELECT count(*) FROM noetl.subscription_dedup WHERE state = 0";
+const LOCK_HELD: &str = "SELECT FROM noetl.subscription_dedup WHERE dedup_key = 'held' FOR UPDATE";
+const WAITING_FOR_A_ROW: &str = "SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event = 'transactionid'";
 const WAITING: &str = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = $1::text::regclass";
 
 /// Starts a replica without background work, with the playbooks `good` and `bad`.
@@ -102,7 +105,13 @@ async fn a_key_that_another_transaction_holds_delays_only_its_own_caller() {
     let server = replica(&deployment).await;
     let held = server.execute(keyed("good", "held")).await;
     let mut holder = deployment.cluster().await;
-    run(&mut holder, "BEGIN; SELECT FROM noetl.subscription_dedup WHERE dedup_key = 'held' FOR UPDATE").await;
+    run(&mut holder, &format!("BEGIN; {LOCK_HELD}")).await;
+    // Another waiter, which gives up after 1.4 s: until then, each statement waits for this waiter, then for the holder.
+    let mut waiter = deployment.cluster().await;
+    run(&mut waiter, "SET lock_timeout = '1400ms'").await;
+    let waits = tokio::spawn(async move { sqlx::raw_sql(LOCK_HELD).execute(&mut waiter).await });
+    let waiting = async || (deployment.in_cluster(WAITING_FOR_A_ROW).await > 0).then_some(());
+    eventually("the other waiter waits", waiting).await;
     // The first request with the held key is alone in its statement, the second one is not.
     let calls = join_all((0..60).map(async |n| {
         let key = if n % 30 == 0 { "held".to_owned() } else { format!("m-{n}") };
@@ -118,6 +127,7 @@ async fn a_key_that_another_transaction_holds_delays_only_its_own_caller() {
         }
     }
     run(&mut holder, "ROLLBACK").await;
+    assert!(waits.await.unwrap().is_err(), "the other waiter gave up");
     let again = server.execute(keyed("good", "held")).await;
     assert_eq!((&again["outcome"], &again["executionId"]), (&json!("DUPLICATE"), &held["executionId"]));
 }

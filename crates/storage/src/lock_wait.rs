@@ -15,7 +15,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest wait of a statement for rows that another transaction holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockWait {
-    /// 1.5 s: the statement also writes rows of callers that do not need the held one.
+    /// 0.75 s, or 1.5 s if others wait too: the statement also writes rows of callers that do not need the held one.
+    ///
+    /// The setting bounds each wait for a lock, and a row with several waiters has two waits: until the first waiter has
+    /// gone, and then until the holder has gone.
     Short,
     /// 3.5 s, as other statements.
     Long,
@@ -31,7 +34,7 @@ impl LockWait {
     /// Returns the value of PostgreSQL's setting `lock_timeout`.
     pub(super) const fn setting(self) -> &'static str {
         match self {
-            Self::Short => "1500ms",
+            Self::Short => "750ms",
             Self::Long => "3500ms",
         }
     }
