@@ -11,7 +11,7 @@ PLAYGROUND_INPUTS := schema.graphql $(shell find playground/src playground/publi
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check-deploy bench demo docs lint fmt schema accept-schema sqlx clean prepare playground server
+.PHONY: help run test check-deploy bench demo docs lint fmt schema accept-schema release sqlx clean prepare playground server
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -49,6 +49,9 @@ schema: server ## write what is generated from the code: schema.graphql and thre
 
 docs: ## build the site of the documentation, in target/docs/site
 	@scripts/docs
+
+release: ## build a release of the commit, with completions, manual pages, licenses and SBOMs: make release ARGS=verify
+	@scripts/release $(ARGS)
 
 accept-schema: ## accept schema.graphql as the contract with clients, for a release (docs/api-policy.md)
 	@cp schema.graphql schema.accepted.graphql

@@ -28,6 +28,8 @@ export default defineConfig({
     target: "es2022",
     // No asset is inlined, so that the content security policy needs no exception for this app.
     assetsInlineLimit: 0,
+    // The licenses of the libraries in the files.
+    license: { fileName: "licenses.md" },
     // The editor of GraphiQL is one large chunk, which is loaded when its view is opened.
     chunkSizeWarningLimit: 4000,
     rolldownOptions: {

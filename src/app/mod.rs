@@ -34,7 +34,7 @@ use crate::graphql::server::settings::ServerSetting;
 use crate::runtime::stalls::Stalls;
 use crate::runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
 use crate::runtime::wake::WakeUps;
-use crate::runtime::{clock, crash_point};
+use crate::runtime::{VERSION, clock, crash_point};
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::{Ids, LEASE};
@@ -133,7 +133,7 @@ impl App {
         let limits = Limits { response_bytes, ..listener::limits(&config.connections) };
         let replica = Replica {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
-            version: env!("CARGO_PKG_VERSION"),
+            version: VERSION,
             started_at: clock::now(),
             event_stream_enabled: config.event_stream.is_some() && !config.broker.addresses.is_empty(),
             stream_names: config.stream_names.clone(),

@@ -1,19 +1,22 @@
 //! `maintain`: runs the housekeeping tasks once.
 
-use super::{Failure, chain};
+use super::{Failure, chain, output};
 use crate::app;
 use crate::config::Config;
 
 /// Runs every housekeeping task once and prints its result.
 pub(super) async fn run(config: &Config) -> Result<(), Failure> {
-    let mut failed = 0;
+    let (mut failed, mut printed) = (0, Ok(()));
     let run = app::maintain(config, |done| {
         let summary = done.outcome.unwrap_or_else(|error| {
             failed += 1;
             format!("FAILED: {}", chain(&error))
         });
-        println!("{}: {}: {summary}", done.database, done.task);
+        if printed.is_ok() {
+            printed = output::print(&format!("{}: {}: {summary}\n", done.database, done.task));
+        }
     });
     run.await?;
+    printed?;
     if failed == 0 { Ok(()) } else { Err(Failure::HousekeepingTasks(failed)) }
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::Failure;
+use super::{Failure, output};
 use crate::app;
 use crate::config::Config;
 
@@ -21,10 +21,10 @@ pub(super) async fn run(config: &Config, options: Options) -> Result<(), Failure
     }
     for (database, steps) in app::migration_plan(config).await? {
         if steps.is_empty() {
-            println!("{database}: nothing to change");
+            output::print(&format!("{database}: nothing to change\n"))?;
         }
         for step in steps {
-            println!("{database}: {step}");
+            output::print(&format!("{database}: {step}\n"))?;
         }
     }
     Ok(())

@@ -5,24 +5,31 @@ mod dev;
 mod documents;
 mod maintain;
 mod migrate;
+mod output;
 mod reference;
 mod token;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::app::{self, App, AppError};
 use crate::config::{Config, ConfigError, RequiredSettings, Sources};
 use crate::graphql::schema;
+use crate::runtime::VERSION;
 use crate::runtime::supervisor::{EndedEarly, Interrupted, Signals};
 use crate::runtime::telemetry::{self, Telemetry, TelemetryError};
 use noetl_local::LocalError;
 
+/// Name of the program.
+const NAME: &str = "noetl-graphql";
+
 /// The GraphQL control plane of NoETL.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true)]
+#[command(version = VERSION, propagate_version = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -50,6 +57,17 @@ enum Command {
     Reference {
         /// The page.
         page: reference::Page,
+    },
+    /// Print the completions of this command line for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the manual pages of this command line into a folder.
+    #[command(hide = true)]
+    Manual {
+        /// The folder, which must exist.
+        folder: PathBuf,
     },
     /// Create static tokens for callers.
     #[command(subcommand)]
@@ -85,6 +103,12 @@ pub enum Failure {
     /// No manifest of trusted documents was created.
     #[error(transparent)]
     Documents(#[from] documents::DocumentsError),
+    /// The manual pages could not be written.
+    #[error("the manual pages can't be written: {0}")]
+    Manual(std::io::Error),
+    /// The result could not be printed.
+    #[error("the output can't be written: {0}")]
+    Output(std::io::Error),
     /// Housekeeping tasks failed.
     #[error("{0} of the housekeeping tasks failed")]
     HousekeepingTasks(usize),
@@ -142,20 +166,19 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::CheckConfig => {
             Sources::read()?.check(RequiredSettings::Servers)?;
-            println!("the settings are valid");
-            Ok(())
+            output::print("the settings are valid\n")
         }
         Command::Token(command) => Ok(token::run(command)?),
         Command::Demo(options) => Ok(demo::run(options).await?),
         Command::Documents(command) => Ok(documents::run(command)?),
-        Command::Reference { page } => {
-            print!("{}", reference::page(page));
-            Ok(())
+        Command::Reference { page } => output::print(&reference::page(page)),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), NAME, &mut text);
+            output::print(&String::from_utf8_lossy(&text))
         }
-        Command::Schema => {
-            print!("{}", schema::sdl());
-            Ok(())
-        }
+        Command::Manual { folder } => clap_mangen::generate_to(Cli::command(), folder).map_err(Failure::Manual),
+        Command::Schema => output::print(&schema::sdl()),
     }
 }
 

@@ -150,3 +150,42 @@ async fn dev_serves_samples_keeps_its_data_and_does_not_collide() {
     let again = dev(&data[0]).await;
     assert_eq!(again.data(LISTS, Value::Null).await, kept);
 }
+
+#[tokio::test]
+async fn a_reader_that_closes_the_pipe_early_is_no_failure() {
+    for command in ["schema", "reference errors", "completions zsh"] {
+        let shell = format!("set -o pipefail; \"$0\" {command} | head -n 1");
+        let output = Command::new("bash").args(["-c", &shell]).arg(binary()).output().await.unwrap();
+        assert!(output.status.success(), "{command}: {}", said(&output));
+        assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1, "{command}");
+    }
+    let full = "\"$0\" schema >/dev/full";
+    let output = Command::new("bash").args(["-c", full]).arg(binary()).output().await.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("the output can't be written"), "{}", said(&output));
+}
+
+#[tokio::test]
+async fn a_shell_completes_every_command_and_each_command_has_a_manual_page() {
+    let help = Command::new(binary()).arg("help").output().await.unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.contains(&"serve") && commands.contains(&"completions"), "{help}");
+    // What bash offers after the name of the program.
+    let shell = "source <(\"$0\" completions bash); COMP_WORDS=(noetl-graphql ''); COMP_CWORD=1;
+        _noetl__graphql noetl-graphql '' noetl-graphql; echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash").args(["-c", shell]).arg(binary()).output().await.unwrap();
+    let offered = String::from_utf8(output.stdout).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let written = Command::new(binary()).arg("manual").arg(folder.path()).status().await.unwrap();
+    assert!(written.success());
+    for command in commands {
+        assert!(offered.split_whitespace().any(|word| word == command), "bash does not offer {command}: {offered}");
+        let page = folder.path().join(format!("noetl-graphql-{command}.1"));
+        assert!(command == "help" || page.exists(), "{} does not exist", page.display());
+    }
+    let missing = Command::new(binary()).args(["manual", "/no/such/folder"]).output().await.unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(said(&missing).contains("the manual pages can't be written"), "{}", said(&missing));
+}

@@ -112,20 +112,25 @@ async fn a_key_that_another_transaction_holds_delays_only_its_own_caller() {
     let waits = tokio::spawn(async move { sqlx::raw_sql(LOCK_HELD).execute(&mut waiter).await });
     let waiting = async || (deployment.in_cluster(WAITING_FOR_A_ROW).await > 0).then_some(());
     eventually("the other waiter waits", waiting).await;
-    // The first request with the held key is alone in its statement, the second one is not.
+    let query = "mutation($input: ExecuteInput!) { execute(input: $input) { outcome userErrors { code } } }";
+    let execute = async |key: &str| {
+        server.send(query, json!({ "input": noetl_testkit::execute_input(keyed("good", key)) })).await.unwrap()
+    };
+    // The first request is alone in its statement; the others, with the held key among them, share the next one.
     let calls = join_all((0..60).map(async |n| {
-        let key = if n % 30 == 0 { "held".to_owned() } else { format!("m-{n}") };
-        let query = "mutation($input: ExecuteInput!) { execute(input: $input) { outcome userErrors { code } } }";
-        server.send(query, json!({ "input": noetl_testkit::execute_input(keyed("good", &key)) })).await.unwrap()
+        let key = if n == 30 { "held".to_owned() } else { format!("m-{n}") };
+        execute(&key).await
     }));
     for (n, response) in calls.await.into_iter().enumerate() {
         let answer = &response["data"]["execute"];
-        if n % 30 == 0 {
+        if n == 30 {
             assert_eq!(answer["userErrors"][0]["code"], "TIMEOUT", "{response}");
         } else {
             assert_eq!(answer["outcome"], "STARTED", "{response}");
         }
     }
+    let alone = execute("held").await;
+    assert_eq!(alone["data"]["execute"]["userErrors"][0]["code"], "TIMEOUT", "{alone}");
     run(&mut holder, "ROLLBACK").await;
     assert!(waits.await.unwrap().is_err(), "the other waiter gave up");
     let again = server.execute(keyed("good", "held")).await;

@@ -59,7 +59,7 @@ impl Export {
         let abandoned = CancellationToken::new();
         let exporter = OnRuntime { exporter, runtime: Handle::current(), abandoned: abandoned.clone() };
         let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
-        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+        let version = KeyValue::new("service.version", crate::runtime::VERSION);
         let resource = Resource::builder().with_service_name(SERVICE).with_attribute(version).build();
         let sampler = Sampler::ParentBased(Box::new(Roots(Sampler::TraceIdRatioBased(settings.sample_ratio))));
         let provider = SdkTracerProvider::builder()
