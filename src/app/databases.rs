@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;
 
 use super::error::AppError;
@@ -13,15 +14,26 @@ use noetl_storage::migrate::{self, Step};
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::shard_map::{self, Identity};
 
-/// Creates the databases' pools without connecting.
-fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database>, Vec<Arc<Database>>) {
+/// Creates the databases' pools without connecting. The cluster database may also be the first shard; the two then
+/// share a pool.
+pub(super) fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database>, Vec<Arc<Database>>) {
     let cluster = Arc::new(Database::new(DatabaseName::Cluster, settings.cluster.clone(), pool_size));
-    let shard = |(options, index): (&_, ShardIndex)| {
-        Arc::new(Database::new(DatabaseName::Shard(index), sqlx::postgres::PgConnectOptions::clone(options), pool_size))
+    let shard = |(options, index): (&PgConnectOptions, ShardIndex)| {
+        if index == 0 && is_same_address(options, &settings.cluster) {
+            return Arc::clone(&cluster);
+        }
+        Arc::new(Database::new(DatabaseName::Shard(index), options.clone(), pool_size))
     };
     let shards: Vec<_> = settings.shards.iter().zip(0..).map(shard).collect();
     let shards = if shards.is_empty() { vec![Arc::clone(&cluster)] } else { shards };
     (cluster, shards)
+}
+
+fn is_same_address(one: &PgConnectOptions, other: &PgConnectOptions) -> bool {
+    let address = |of: &PgConnectOptions| {
+        (of.get_socket().cloned(), of.get_host().to_owned(), of.get_port(), of.get_database().map(str::to_owned))
+    };
+    address(one) == address(other)
 }
 
 /// Returns what [`migrate`] would change in the tables of each configured database. Changes nothing.
@@ -42,11 +54,7 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
     let (cluster, shards) = open(settings, 4);
     migrate::apply(&cluster).await?;
     for shard in shards.iter().filter(|shard| !Arc::ptr_eq(shard, &cluster)) {
-        migrate::apply(shard).await?;
-        let tables = migrate::references_to_catalog(shard).await?;
-        if !tables.is_empty() {
-            return Err(AppError::ReferencesCatalog { database: shard.name(), tables: tables.join(" and ") });
-        }
+        migrate_shard(shard).await?;
     }
     let count = u16::try_from(shards.len()).unwrap_or(u16::MAX);
     if shard_map::load(&cluster).await?.is_empty() {
@@ -59,6 +67,17 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
         tracing::info!(database = %shard.name(), adopted, "migrated");
     }
     Ok(())
+}
+
+/// Migrates a shard that is not the cluster database, and checks that it can store executions.
+pub(super) async fn migrate_shard(shard: &Database) -> Result<(), AppError> {
+    migrate::apply(shard).await?;
+    let tables = migrate::references_to_catalog(shard).await?;
+    if tables.is_empty() {
+        Ok(())
+    } else {
+        Err(AppError::ReferencesCatalog { database: shard.name(), tables: tables.join(" and ") })
+    }
 }
 
 /// Checks that each database has the identity that it is configured as. A new database is given that identity; `fresh`
@@ -81,7 +100,7 @@ async fn identify(cluster: &Arc<Database>, shards: &[Arc<Database>], fresh: Uuid
     Ok(())
 }
 
-fn check_identity(database: &Database, expected: Identity, found: Identity) -> Result<(), AppError> {
+pub(super) fn check_identity(database: &Database, expected: Identity, found: Identity) -> Result<(), AppError> {
     if expected == found {
         return Ok(());
     }

@@ -52,6 +52,22 @@ pub enum AppError {
         /// Identity that is stored in the database.
         found: String,
     },
+    /// A database that was never part of this deployment is configured as a shard to which buckets are assigned.
+    #[error(
+        "the bucket map assigns {buckets} buckets to {database}, but the database configured as {database} was never a \
+         part of this deployment; NOETL_SHARDS must name the existing shards in their order, and the new ones after them"
+    )]
+    UnknownShard {
+        /// Place at which the database is configured.
+        database: DatabaseName,
+        /// Number of buckets that are assigned to it.
+        buckets: usize,
+    },
+    /// A database that was never part of this deployment, and is to become a shard, holds data.
+    #[error(
+        "{0} can't be added: it holds executions, events or outbox rows, and a shard is added as an empty database"
+    )]
+    ShardHoldsData(DatabaseName),
     /// All machine ids are in use, or the configured one is.
     #[error("no machine id is free{}", .0.map(|id| format!(": {id}, which NOETL_SERVER_MACHINE_ID names, is held by another replica")).unwrap_or_default())]
     NoMachineId(Option<u16>),

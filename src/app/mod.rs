@@ -5,6 +5,7 @@ mod broker;
 mod callers;
 mod databases;
 mod error;
+mod growth;
 mod listener;
 pub mod metrics;
 
@@ -60,6 +61,7 @@ use noetl_storage::pools::{Database, Databases};
 
 pub use databases::{migrate, migration_plan};
 pub use error::AppError;
+pub use growth::{ShardState, ShardStatus, add_shards, rebalance_plan, shards};
 pub use listener::document_limits;
 
 /// Runs every housekeeping task once, and passes each result to `report`.

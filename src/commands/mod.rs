@@ -7,6 +7,7 @@ mod maintain;
 mod migrate;
 mod output;
 mod reference;
+mod shards;
 mod token;
 
 use std::path::PathBuf;
@@ -43,6 +44,8 @@ enum Command {
     Serve,
     /// Migrate the configured databases to the schema that this version needs.
     Migrate(migrate::Options),
+    /// Show the shards of the deployment, or change them.
+    Shards(shards::Options),
     /// Run every housekeeping task once, on all databases: create the next event partitions, drop partitions that are
     /// older than the retention, finish abandoned claims and registrations, purge expired claims and delivered outbox
     /// rows. Running servers do the same at intervals, and the command may run at the same time. Prints a line for each
@@ -124,9 +127,12 @@ impl Failure {
         match self {
             Self::Config(_)
             | Self::Telemetry(TelemetryError::Filter(_))
-            | Self::App(AppError::ShardMap(_) | AppError::WrongDatabase { .. } | AppError::Certificate(_)) => {
-                ExitCode::from(2)
-            }
+            | Self::App(
+                AppError::ShardMap(_)
+                | AppError::WrongDatabase { .. }
+                | AppError::UnknownShard { .. }
+                | AppError::Certificate(_),
+            ) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
@@ -159,6 +165,10 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Migrate(options) => {
             let (sources, _) = start_logging()?;
             migrate::run(&sources.check(RequiredSettings::Databases)?, options).await
+        }
+        Command::Shards(options) => {
+            let (sources, _) = start_logging()?;
+            shards::run(&sources.check(RequiredSettings::Databases)?, options).await
         }
         Command::Maintain => {
             let (sources, _) = start_logging()?;

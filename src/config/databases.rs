@@ -13,7 +13,7 @@ pub(super) const SETTINGS: [Definition; 3] = [
     Definition::text(
         "NOETL_SHARDS",
         "none",
-        "URLs of the shard databases, separated by commas; empty: the cluster database is the only shard",
+        "URLs of the shard databases, separated by commas; the first may be the cluster database; empty: the cluster database is the only shard. [Growth](growth.md) says how to add one",
     ),
     Definition::value(
         "NOETL_POOL_SIZE",

@@ -44,6 +44,7 @@ mod faults;
 mod feed_backlog;
 mod feed_identity;
 mod foreign_messages;
+mod growth;
 mod guards;
 mod hostile;
 mod housekeeping;

@@ -20,6 +20,7 @@ pub mod outbox_message;
 pub mod page;
 pub mod projection;
 pub mod quarter;
+pub mod rebalance;
 pub mod shard;
 pub mod subscription_log;
 pub mod tenant;

@@ -1,4 +1,4 @@
-//! The bucket map (cluster database) and each database's identity.
+//! The bucket map (cluster database), and each database's identity and size.
 
 use uuid::Uuid;
 
@@ -35,6 +35,17 @@ pub struct Identity {
     pub shard: Option<ShardIndex>,
 }
 
+/// Returns the stored identity of a database; `None` if it was never part of a deployment.
+pub async fn identity(database: &Database) -> Result<Option<Identity>, StorageError> {
+    let exists = sqlx::query_scalar!(r#"SELECT to_regclass('noetl.database_identity') IS NOT NULL AS "exists!""#);
+    if !database.run(exists.fetch_one(database.pool())).await? {
+        return Ok(None);
+    }
+    let row = sqlx::query!("SELECT cluster_id, shard FROM noetl.database_identity");
+    let row = database.run(row.fetch_optional(database.pool())).await?;
+    Ok(row.map(|row| Identity { cluster_id: row.cluster_id, shard: row.shard.map(i16::cast_unsigned) }))
+}
+
 /// Returns the stored identity of a database; stores `wanted` first if the database has none.
 pub async fn identify(database: &Database, wanted: Identity) -> Result<Identity, StorageError> {
     let row = sqlx::query!(
@@ -46,4 +57,55 @@ pub async fn identify(database: &Database, wanted: Identity) -> Result<Identity,
     );
     let row = database.run(row.fetch_one(database.pool())).await?;
     Ok(Identity { cluster_id: row.cluster_id, shard: row.shard.map(i16::cast_unsigned) })
+}
+
+/// Tables with the data of executions, and a query that says whether the table has a row.
+const TABLES_OF_EXECUTIONS: [(&str, &str); 3] = [
+    ("noetl.event", "SELECT EXISTS (SELECT FROM noetl.event)"),
+    ("noetl.execution", "SELECT EXISTS (SELECT FROM noetl.execution)"),
+    ("noetl.outbox", "SELECT EXISTS (SELECT FROM noetl.outbox)"),
+];
+
+/// Returns whether a database holds data of executions. Its tables need not exist.
+pub async fn holds_executions(database: &Database) -> Result<bool, StorageError> {
+    for (table, has_rows) in TABLES_OF_EXECUTIONS {
+        let exists = sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "exists!""#, table);
+        if database.run(exists.fetch_one(database.pool())).await?
+            && database.run(sqlx::query_scalar::<_, bool>(has_rows).fetch_one(database.pool())).await?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Size of a database according to PostgreSQL's statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Estimated number of events.
+    pub events: i64,
+    /// Estimated number of executions.
+    pub executions: i64,
+    /// Bytes on disk, with all tables and indexes.
+    pub bytes: i64,
+}
+
+/// Returns the size of a migrated database without reading its tables.
+pub async fn size(database: &Database) -> Result<Size, StorageError> {
+    let size = sqlx::query_as!(
+        Size,
+        r#"WITH part AS (
+             SELECT 'event' AS of, relid FROM pg_partition_tree('noetl.event') WHERE isleaf
+             UNION ALL SELECT 'execution', 'noetl.execution'::regclass
+         ), counted AS (
+             SELECT part.of, sum(greatest(class.reltuples::bigint, statistics.n_live_tup, 0))::bigint AS rows
+             FROM part JOIN pg_class AS class ON class.oid = part.relid
+             LEFT JOIN pg_stat_all_tables AS statistics ON statistics.relid = class.oid
+             GROUP BY part.of
+         )
+         SELECT coalesce((SELECT rows FROM counted WHERE of = 'event'), 0) AS "events!",
+                coalesce((SELECT rows FROM counted WHERE of = 'execution'), 0) AS "executions!",
+                pg_database_size(current_database()) AS "bytes!""#,
+    );
+    database.run(size.fetch_one(database.pool())).await
 }

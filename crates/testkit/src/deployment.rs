@@ -77,6 +77,20 @@ impl Deployment {
         self.env.push(("NOETL_CLUSTER_DSN".to_owned(), self.cluster_dsn.clone()));
     }
 
+    /// Creates an empty database and names it as the last shard in the settings. Running replicas keep their settings.
+    pub async fn add_database(&mut self) {
+        let name = self.cluster_dsn.rsplit('/').next().unwrap();
+        let name = format!("{}_{}", name.trim_end_matches("_cluster"), self.shard_dsns.len());
+        self.shard_dsns.push(create_database(&self.cluster_dsn, &name).await);
+        self.configure_shards(&self.shard_dsns.clone());
+    }
+
+    /// Sets the shards that the settings name.
+    pub fn configure_shards(&mut self, dsns: &[String]) {
+        self.env.retain(|(name, _)| name != "NOETL_SHARDS");
+        self.env.push(("NOETL_SHARDS".to_owned(), dsns.join(",")));
+    }
+
     /// Runs `noetl-graphql migrate`. The command must succeed.
     pub async fn migrate(&self) {
         let output = self.command("migrate").output().await.unwrap();

@@ -69,7 +69,8 @@ impl StreamCursor {
     }
 
     /// Parses a cursor for a deployment with `shards` shards. Shards that the text does not include start at their
-    /// beginning.
+    /// beginning. While a shard is added, the text may come from a replica that has more shards; positions at the
+    /// beginning of those shards are left out.
     pub fn parse(text: &str, shards: usize) -> Result<Self, BadCursor> {
         let bytes = decode(CursorKind::Stream, text)?;
         let mut rest = bytes.as_slice();
@@ -84,7 +85,7 @@ impl StreamCursor {
             cursor.positions.push(Position { epoch, sequence: take(&mut rest)? });
             cursor.feeds.push(if named { take_feed(&mut rest)? } else { None });
         }
-        if cursor.positions.len() > shards {
+        if cursor.positions.iter().skip(shards).any(|further| *further != Position::default()) {
             return Err(BadCursor);
         }
         cursor.positions.resize(shards, Position::default());
@@ -119,10 +120,20 @@ mod tests {
             let named = StreamCursor { positions, feeds: shards.iter().map(|shard| FeedTag::new(shard.2)).collect() };
             for cursor in [StreamCursor::unnamed(named.positions.clone()), named] {
                 prop_assert_eq!(StreamCursor::parse(&cursor.to_text(), shards.len()), Ok(cursor.clone()));
-                if !shards.is_empty() {
-                    prop_assert_eq!(StreamCursor::parse(&cursor.to_text(), shards.len() - 1), Err(BadCursor));
-                }
+                let fewer = StreamCursor::parse(&cursor.to_text(), shards.len().saturating_sub(1));
+                let is_used = cursor.positions.last().is_some_and(|last| *last != Position::default());
+                prop_assert_eq!(fewer == Err(BadCursor), is_used);
             }
+        }
+    }
+
+    #[test]
+    fn positions_at_the_beginning_of_further_shards_are_left_out() {
+        let here = Position { epoch: 1, sequence: 300 };
+        for feeds in [vec![None; 2], vec![FeedTag::new(7), FeedTag::new(8)]] {
+            let longer = StreamCursor { positions: vec![here, Position::default()], feeds };
+            let shorter = StreamCursor { positions: vec![here], feeds: longer.feeds[..1].to_vec() };
+            assert_eq!(StreamCursor::parse(&longer.to_text(), 1), Ok(shorter));
         }
     }
 
