@@ -82,6 +82,7 @@ async fn an_added_shard_serves_beside_replicas_with_the_old_list() {
     let mut deployment = Deployment::start(2).await;
     let old = deployment.replica().await;
     old.register_entry("run", &json!({ "kind": "playbook" })).await;
+    deployment.feeds_begun().await;
     let mut ids = execute(&old, 6).await;
     deployment.until_all_published().await;
     let mut follower = reader(&old).await;

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_the_default_map_would_not_give_the_bucket_gets_the_remaining_ones() {
+    fn buckets_of_the_shard_in_the_default_map_move_if_no_others_are_left() {
         // Shard 0 holds only buckets that the default map of two shards gives to shard 0 as well.
         let stored = (0..BUCKETS).map(|bucket| u16::from(bucket % 2 == 1 && bucket < 100)).collect();
         let moves = plan(&ShardMap::from_stored(stored, 2).unwrap(), 2);
