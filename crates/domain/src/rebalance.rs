@@ -29,10 +29,10 @@ pub fn plan(map: &ShardMap, shards: u16) -> Vec<BucketMove> {
     let mut moves: BTreeMap<(ShardIndex, ShardIndex), Vec<u16>> = BTreeMap::new();
     let by_default = (0..BUCKETS).map(|bucket| (bucket, Some(bucket % shards)));
     let remaining = (0..BUCKETS).map(|bucket| (bucket, None));
-    let mut moved = vec![false; usize::from(BUCKETS)];
+    let mut planned = vec![false; usize::from(BUCKETS)];
     for (bucket, wanted) in by_default.chain(remaining) {
         let from = map.as_slice()[usize::from(bucket)];
-        if moved[usize::from(bucket)] || surplus[usize::from(from)] <= 0 {
+        if planned[usize::from(bucket)] || surplus[usize::from(from)] <= 0 {
             continue;
         }
         let lacks = |shard: &ShardIndex| surplus[usize::from(*shard)] < 0;
@@ -41,7 +41,7 @@ pub fn plan(map: &ShardMap, shards: u16) -> Vec<BucketMove> {
             None => (0..shards).find(lacks),
         };
         if let Some(to) = to {
-            moved[usize::from(bucket)] = true;
+            planned[usize::from(bucket)] = true;
             surplus[usize::from(from)] -= 1;
             surplus[usize::from(to)] += 1;
             moves.entry((from, to)).or_default().push(bucket);
