@@ -82,6 +82,7 @@ async fn an_added_shard_serves_beside_replicas_with_the_old_list() {
     let mut deployment = Deployment::start(2).await;
     let old = deployment.replica().await;
     old.register_entry("run", &json!({ "kind": "playbook" })).await;
+    deployment.feeds_begun().await;
     let mut ids = execute(&old, 6).await;
     deployment.until_all_published().await;
     let mut follower = reader(&old).await;
@@ -161,7 +162,7 @@ async fn databases_that_can_t_be_shards_are_refused_and_not_changed() {
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("assigns 2520 buckets to shard 1"), "{message}");
     // An existing shard is not named.
-    deployment.configure_shards(&[first.clone()]);
+    deployment.configure_shards(std::slice::from_ref(&first));
     let (code, message) = refused(&deployment, &["add"]).await;
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("names shard 1"), "{message}");

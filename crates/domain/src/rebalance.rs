@@ -29,10 +29,10 @@ pub fn plan(map: &ShardMap, shards: u16) -> Vec<BucketMove> {
     let mut moves: BTreeMap<(ShardIndex, ShardIndex), Vec<u16>> = BTreeMap::new();
     let by_default = (0..BUCKETS).map(|bucket| (bucket, Some(bucket % shards)));
     let remaining = (0..BUCKETS).map(|bucket| (bucket, None));
-    let mut moved = vec![false; usize::from(BUCKETS)];
+    let mut planned = vec![false; usize::from(BUCKETS)];
     for (bucket, wanted) in by_default.chain(remaining) {
         let from = map.as_slice()[usize::from(bucket)];
-        if moved[usize::from(bucket)] || surplus[usize::from(from)] <= 0 {
+        if planned[usize::from(bucket)] || surplus[usize::from(from)] <= 0 {
             continue;
         }
         let lacks = |shard: &ShardIndex| surplus[usize::from(*shard)] < 0;
@@ -41,7 +41,7 @@ pub fn plan(map: &ShardMap, shards: u16) -> Vec<BucketMove> {
             None => (0..shards).find(lacks),
         };
         if let Some(to) = to {
-            moved[usize::from(bucket)] = true;
+            planned[usize::from(bucket)] = true;
             surplus[usize::from(from)] -= 1;
             surplus[usize::from(to)] += 1;
             moves.entry((from, to)).or_default().push(bucket);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_the_default_map_would_not_give_the_bucket_gets_the_remaining_ones() {
+    fn buckets_of_the_shard_in_the_default_map_move_if_no_others_are_left() {
         // Shard 0 holds only buckets that the default map of two shards gives to shard 0 as well.
         let stored = (0..BUCKETS).map(|bucket| u16::from(bucket % 2 == 1 && bucket < 100)).collect();
         let moves = plan(&ShardMap::from_stored(stored, 2).unwrap(), 2);
