@@ -3,6 +3,7 @@
 mod background;
 mod broker;
 mod callers;
+mod check;
 mod databases;
 mod error;
 mod growth;
@@ -59,6 +60,7 @@ use noetl_storage::budget::BudgetLimits;
 use noetl_storage::machines::{Description, Holder};
 use noetl_storage::pools::{Database, Databases};
 
+pub use check::check;
 pub use databases::{migrate, migration_plan};
 pub use error::AppError;
 pub use growth::{ShardState, ShardStatus, add_shards, rebalance_plan, shards};

@@ -1,5 +1,6 @@
 //! The commands of the command line. A command that does more than call the application has its own file.
 
+mod check;
 mod demo;
 mod dev;
 mod documents;
@@ -51,6 +52,11 @@ enum Command {
     /// rows. Running servers do the same at intervals, and the command may run at the same time. Prints a line for each
     /// task and database; fails if one failed.
     Maintain,
+    /// Compare the cluster database, the shards and the streams, and print their differences. Running servers are not
+    /// disturbed, and their work in progress is no difference. Exit code: 0 without differences, 1 with differences, 2 if
+    /// a part could not be checked. With `--repair`, differences that are repaired, or that the servers handle when they
+    /// run, do not count.
+    Check(check::Options),
     /// Check the settings and print what is wrong with them.
     CheckConfig,
     /// Print the GraphQL schema.
@@ -115,18 +121,30 @@ pub enum Failure {
     /// Housekeeping tasks failed.
     #[error("{0} of the housekeeping tasks failed")]
     HousekeepingTasks(usize),
+    /// Databases or streams differ.
+    #[error("{0} differences")]
+    Differences(u64),
+    /// Parts could not be checked.
+    #[error("{0} parts could not be checked")]
+    Unchecked(usize),
+    /// Nothing could be checked.
+    #[error("could not check: {}", chain(.0))]
+    CannotCheck(#[source] AppError),
     /// The application failed.
     #[error("{}", chain(.0))]
     App(#[from] AppError),
 }
 
 impl Failure {
-    /// Returns the exit code: 2 for settings that can't be used, 1 for other failures.
+    /// Returns the exit code: 2 for settings that can't be used and for a check that is not complete, 1 for other
+    /// failures.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Config(_)
             | Self::Telemetry(TelemetryError::Filter(_))
+            | Self::Unchecked(_)
+            | Self::CannotCheck(_)
             | Self::App(
                 AppError::ShardMap(_)
                 | AppError::WrongDatabase { .. }
@@ -173,6 +191,10 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Maintain => {
             let (sources, _) = start_logging()?;
             maintain::run(&sources.check(RequiredSettings::Databases)?).await
+        }
+        Command::Check(options) => {
+            let (sources, _) = start_logging()?;
+            check::run(&sources.check(RequiredSettings::Databases)?, options).await
         }
         Command::CheckConfig => {
             Sources::read()?.check(RequiredSettings::Servers)?;

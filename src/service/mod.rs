@@ -3,6 +3,7 @@
 mod bisection;
 pub mod bounds;
 pub mod catalog;
+pub mod check;
 pub mod error;
 pub mod executions;
 pub mod fan_out;

@@ -21,6 +21,8 @@ mod callers;
 mod cancellations;
 mod catalog;
 mod catalog_documents;
+mod checks;
+mod checks_after_restores;
 mod cli;
 mod clock_steps;
 mod connections;

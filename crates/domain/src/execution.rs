@@ -138,9 +138,52 @@ pub struct Creation {
     /// Execution of which this one is a rerun.
     #[serde(default)]
     pub rerun_of: Option<Id>,
+    /// Dedup key under which the execution was claimed.
+    #[serde(default)]
+    pub dedup: Option<ClaimedKey>,
 }
 
 impl Typed for Creation {}
+
+/// Dedup key of an execution, as its started event stores it. A claim that a restored cluster database lacks can be made
+/// again from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimedKey {
+    /// The key. Its scope follows from the parent and the tenant of the execution ([`dedup_scope`]).
+    pub key: String,
+    /// Dedup window in seconds.
+    pub window_seconds: i32,
+    /// Hash of the request ([`request_hash`]), in hexadecimal.
+    pub request_hash: String,
+}
+
+impl Typed for ClaimedKey {}
+
+impl ClaimedKey {
+    /// Name of the field in the meta of a started event.
+    pub const META_KEY: &str = "dedup";
+
+    /// Creates the stored form of a key.
+    #[must_use]
+    pub fn new(key: &str, window_seconds: i32, request_hash: [u8; 32]) -> Self {
+        let mut hexadecimal = String::with_capacity(64);
+        for byte in request_hash {
+            for digit in [byte >> 4, byte & 15] {
+                hexadecimal.push(char::from_digit(u32::from(digit), 16).unwrap_or_default());
+            }
+        }
+        Self { key: key.to_owned(), window_seconds, request_hash: hexadecimal }
+    }
+
+    /// Returns the hash of the request; `None` if the stored text is not a hash.
+    #[must_use]
+    pub fn hash(&self) -> Option<Vec<u8>> {
+        let digits: Option<Vec<u32>> = self.request_hash.chars().map(|digit| digit.to_digit(16)).collect();
+        let digits = digits.filter(|digits| digits.len() == 64)?;
+        let bytes = digits.chunks(2).map(|pair| u8::try_from(pair[0] << 4 | pair[1]).ok());
+        bytes.collect()
+    }
+}
 
 impl Creation {
     /// Returns the context of the started event.
@@ -161,6 +204,7 @@ impl Creation {
         insert_present(&mut meta, "execution_pool", self.pool.clone().map(Value::from));
         insert_present(&mut meta, "trace", self.trace.clone());
         insert_present(&mut meta, "rerun_of", self.rerun_of.map(|id| id.to_string().into()));
+        insert_present(&mut meta, ClaimedKey::META_KEY, self.dedup.as_ref().map(|claimed| json!(claimed)));
         Value::Object(meta)
     }
 

@@ -22,7 +22,7 @@ const MACHINE_BITS: u32 = 10;
 const SEQUENCE_BITS: u32 = 12;
 const MAX_MS: u64 = (1 << 41) - 1;
 /// Distance in milliseconds after the current time from which an id no longer raises the generator: one day.
-const MAX_FLOOR_LEAD_MS: u64 = 24 * 3600 * 1000;
+pub const MAX_FLOOR_LEAD_MS: u64 = 24 * 3600 * 1000;
 const MAX_SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
 
 /// A 63-bit snowflake id. The API uses its decimal string.
@@ -60,6 +60,12 @@ impl Id {
     pub fn time(self) -> DateTime<Utc> {
         let unix_ms = (EPOCH_UNIX_MS + self.millis()).cast_signed();
         DateTime::from_timestamp_millis(unix_ms).unwrap_or_default()
+    }
+
+    /// Returns the machine id that the id contains.
+    #[must_use]
+    pub fn machine(self) -> u16 {
+        u16::try_from(self.0.cast_unsigned() >> SEQUENCE_BITS & u64::from(MAX_MACHINE_ID)).unwrap_or_default()
     }
 
     /// Returns the time at which the id was made, in milliseconds since 2024-01-01T00:00:00Z.

@@ -11,6 +11,7 @@
 pub mod budget;
 mod cancel;
 pub mod catalog;
+pub mod check;
 mod connections;
 pub mod content;
 pub mod dedup;

@@ -102,8 +102,12 @@ impl<'a> PathLock<'a> {
         let Intent { subscription, after, tenancy, by } = intent;
         let update = sqlx::query!(
             "UPDATE noetl.subscription_registry
-             SET subscription_id = $2, intent_after = $3, intent_actor = $4, intent_tenant_id = $5,
-                 intent_organization_id = $6, updated_at = now()
+             SET subscription_id = $2, intent_after = $3, intent_actor = $4,
+                 -- The tenant of a subscription stays known, in case that its log is lost.
+                 intent_tenant_id = CASE subscription_id WHEN $2 THEN coalesce($5, intent_tenant_id) ELSE $5 END,
+                 intent_organization_id =
+                     CASE subscription_id WHEN $2 THEN coalesce($6, intent_organization_id) ELSE $6 END,
+                 updated_at = now()
              WHERE path = $1",
             self.path,
             subscription.get(),

@@ -26,13 +26,30 @@ pub async fn server_in(folder: &Path) -> Postgres {
 /// Creates and starts a standby of a server in `folder`, next to the server's own folder.
 pub async fn standby(of: &Postgres, folder: &Path) -> Postgres {
     std::fs::create_dir(folder).unwrap();
-    let data = folder.join("data");
-    let mut backup = Command::new("pg_basebackup");
-    let output = backup.args(["-R", "-c", "fast", "-d", &of.dsn("postgres"), "-D"]).arg(&data).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let owner = format!("--reference={}", folder.with_file_name("postgres").join("data").display());
-    assert!(Command::new("chown").args(["-R", &owner]).arg(&data).status().unwrap().success());
+    base_backup(of, &folder.join("data"), &folder.with_file_name("postgres").join("data"), &["-R"]).await;
     server_in(folder).await
+}
+
+/// Copies the data of a running server to `copy`. `data` is the server's own data folder.
+pub async fn back_up(of: &Postgres, data: &Path, copy: &Path) {
+    base_backup(of, copy, data, &[]).await;
+}
+
+/// Replaces the data of a server by a copy, and starts it. The copy is moved.
+pub async fn restore_back_up(server: &mut Postgres, data: &Path, copy: &Path) {
+    server.stop().await;
+    std::fs::remove_dir_all(data).unwrap();
+    std::fs::rename(copy, data).unwrap();
+    server.restart().await.unwrap();
+}
+
+async fn base_backup(of: &Postgres, to: &Path, owner: &Path, options: &[&str]) {
+    let mut backup = tokio::process::Command::new("pg_basebackup");
+    let backup = backup.args(options).args(["-c", "fast", "-d", &of.dsn("postgres"), "-D"]).arg(to);
+    let output = backup.output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let owner = format!("--reference={}", owner.display());
+    assert!(Command::new("chown").args(["-R", &owner]).arg(to).status().unwrap().success());
 }
 
 /// Waits until a standby has replayed every commit of the deployment.

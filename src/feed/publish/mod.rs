@@ -4,6 +4,7 @@
 mod acks;
 pub mod error;
 mod idle;
+pub mod inspection;
 pub mod notice;
 mod overlap;
 mod published;

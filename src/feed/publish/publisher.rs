@@ -10,6 +10,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use async_nats::header::{NATS_EXPECTED_LAST_MESSAGE_ID, NATS_EXPECTED_LAST_SEQUENCE, NATS_MESSAGE_ID};
+use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::{
     Config, DeleteMessageErrorKind, Info, InfoError, RawMessageErrorKind, State, Stream,
 };
@@ -275,20 +276,7 @@ impl Publisher {
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => return Ok(Slot::Empty),
             Err(error) => return Err(broker(error)),
         };
-        let broken = |reason| PublishError::Broken { sequence, reason };
-        let mark = Mark::parse(&message.headers).map_err(|error: MalformedMark| broken(error.to_string()))?;
-        let mark = match mark {
-            Some(mark) if mark.is_of(self.feed) => mark,
-            other => return Ok(Slot::Foreign(other.and_then(|mark| mark.owner))),
-        };
-        let event: StoredEvent = json::parse(&message.payload).map_err(|error| broken(error.to_string()))?;
-        Ok(Slot::Ours(Box::new(Stored {
-            sequence,
-            mark,
-            stored_at: DateTime::from_timestamp(message.time.unix_timestamp(), 0).unwrap_or_default(),
-            key: EventKey { event_id: event.event, execution_id: event.execution },
-            tx_id: event.transaction.and_then(|id| id.parse().ok()),
-        })))
+        Slot::of(&message, self.feed)
     }
 
     /// Returns the name of the stream.
@@ -369,14 +357,35 @@ impl Publisher {
 }
 
 /// Content of a sequence of the stream.
-enum Slot {
+pub(super) enum Slot {
     Empty,
     /// A message that this feed did not publish. If a tailer of another feed did, its database.
     Foreign(Option<FeedOwner>),
     Ours(Box<Stored>),
 }
 
-fn created(info: &Info) -> i64 {
+impl Slot {
+    /// Returns the content of a message, for the feed with this identity.
+    pub(super) fn of(message: &StreamMessage, feed: FeedId) -> Result<Self, PublishError> {
+        let sequence = message.sequence;
+        let broken = |reason| PublishError::Broken { sequence, reason };
+        let mark = Mark::parse(&message.headers).map_err(|error: MalformedMark| broken(error.to_string()))?;
+        let mark = match mark {
+            Some(mark) if mark.is_of(feed) => mark,
+            other => return Ok(Self::Foreign(other.and_then(|mark| mark.owner))),
+        };
+        let event: StoredEvent = json::parse(&message.payload).map_err(|error| broken(error.to_string()))?;
+        Ok(Self::Ours(Box::new(Stored {
+            sequence,
+            mark,
+            stored_at: DateTime::from_timestamp(message.time.unix_timestamp(), 0).unwrap_or_default(),
+            key: EventKey { event_id: event.event, execution_id: event.execution },
+            tx_id: event.transaction.and_then(|id| id.parse().ok()),
+        })))
+    }
+}
+
+pub(super) fn created(info: &Info) -> i64 {
     i64::try_from(info.created.unix_timestamp_nanos()).unwrap_or(i64::MAX)
 }
 

@@ -140,6 +140,7 @@ mod tests {
             actor: None,
             tenancy: Tenancy::default(),
             rerun_of: None,
+            dedup: None,
         };
         let key = DedupKey { scope: 0, key: key.to_owned() };
         let creation = Arc::new(creation);

@@ -32,7 +32,7 @@ use crate::service::catalog::{Newest, NewestEntry};
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::service::tenancy::resolve;
 use crate::service::trace;
-use noetl_domain::execution::{Creation, DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS, dedup_scope, overlay};
+use noetl_domain::execution::{ClaimedKey, Creation, DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS, dedup_scope, overlay};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::shard::ShardIndex;
@@ -201,6 +201,7 @@ impl Executions {
         let tenancy = resolve(&request.tenancy, tenancy_of_parent.as_ref(), &caller.scope)?;
         let defaults = references.subscription_defaults(parent.as_deref());
         let window = defaults.window(request).unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS));
+        let window_seconds = i32::try_from(window).unwrap_or(i32::MAX);
         let (pool, default_workload) = (defaults.pool(request)?, default_workload(entry, request)?);
         let scope = dedup_scope(request.parent_execution_id, &tenancy.tenant_id);
         let workload = request.workload.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
@@ -218,6 +219,7 @@ impl Executions {
             actor: caller.actor.clone(),
             tenancy,
             rerun_of: request.rerun_of,
+            dedup: request.dedup.as_ref().map(|dedup| ClaimedKey::new(&dedup.key, window_seconds, request_hash)),
         };
         Ok(Start {
             position,
@@ -225,7 +227,7 @@ impl Executions {
             must_be_newest,
             rejects_different: request.dedup.as_ref().is_some_and(|dedup| dedup.reject_different),
             key: request.dedup.as_ref().map(|dedup| DedupKey { scope, key: dedup.key.clone() }),
-            window_seconds: i32::try_from(window).unwrap_or(i32::MAX),
+            window_seconds,
             request_hash,
         })
     }

@@ -42,7 +42,7 @@ use noetl_storage::pools::{Database, Databases};
 
 pub use cancel_each::{CancelledOne, Cancelling};
 pub use cancel_tree::CancelledTree;
-pub use request::{Dedup, EntryKey, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
+pub use request::{Dedup, EntryKey, ExecuteRequest, MAX_BATCH, MAX_WINDOW_SECONDS, MAX_WORKLOAD_BYTES};
 pub use rerun::RerunRequest;
 pub use start::{Executed, Outcome};
 pub use stats::{ExecutionStats, PathCount};

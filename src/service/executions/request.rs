@@ -18,7 +18,7 @@ pub const MAX_WORKLOAD_BYTES: usize = 4 << 20;
 /// Maximum size of a dedup key in bytes.
 const MAX_KEY_BYTES: usize = 1024;
 /// Longest dedup window in seconds: 30 days.
-pub(super) const MAX_WINDOW_SECONDS: i64 = 30 * 24 * 3600;
+pub const MAX_WINDOW_SECONDS: i64 = 30 * 24 * 3600;
 
 /// Catalog entry that an execution runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,7 @@ mod bulk;
 mod change_log;
 mod foreign;
 mod read;
+mod reconcile;
 mod register;
 mod sweep;
 mod transition;

@@ -14,9 +14,20 @@ impl Subscriptions {
     /// number of intents found.
     #[tracing::instrument(level = "debug", name = "subscriptions.sweep", skip_all)]
     pub async fn sweep(&self) -> Result<usize, ServiceError> {
+        self.finish_older_than(STALE_INTENT_SECONDS).await
+    }
+
+    /// Finishes all open intents, also recent ones. This is safe while their callers are alive, because each intent is
+    /// fulfilled under the lock on its path.
+    #[tracing::instrument(level = "debug", name = "subscriptions.finish_open", skip_all)]
+    pub async fn finish_open(&self) -> Result<usize, ServiceError> {
+        self.finish_older_than(0.0).await
+    }
+
+    async fn finish_older_than(&self, seconds: f64) -> Result<usize, ServiceError> {
         let (mut found, mut last) = (0, String::new());
         loop {
-            let paths = registry::stale(self.databases.cluster(), STALE_INTENT_SECONDS, &last, SWEEP_PAGE).await?;
+            let paths = registry::stale(self.databases.cluster(), seconds, &last, SWEEP_PAGE).await?;
             for path in &paths {
                 match self.finish(path).await {
                     Ok(()) => tracing::info!(path, "finished an abandoned registration"),

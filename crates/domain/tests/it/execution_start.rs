@@ -1,7 +1,7 @@
 //! The started event and the message to the workers contain the data of the request (docs/messages.md).
 
 use noetl_domain::actor::Actor;
-use noetl_domain::execution::Creation;
+use noetl_domain::execution::{ClaimedKey, Creation, request_hash};
 use noetl_domain::ids::Id;
 use noetl_domain::outbox_message::is_publishable;
 use noetl_domain::tenant::Tenancy;
@@ -22,6 +22,7 @@ fn plain() -> Creation {
         actor: None,
         tenancy: Tenancy::default(),
         rerun_of: None,
+        dedup: None,
     }
 }
 
@@ -52,6 +53,21 @@ fn started_event_names_the_pool_the_trace_the_caller_and_the_origin_only_if_they
     expected["actor"] = "ann".into();
     expected["rerun_of"] = "17".into();
     assert_eq!(full.meta(), expected);
+}
+
+#[test]
+fn started_event_has_the_dedup_key_from_which_a_lost_claim_is_made_again() {
+    let hash = request_hash(&json!({ "order": 17 }));
+    let claimed = Creation { dedup: Some(ClaimedKey::new("order-17", 60, hash)), ..plain() };
+    let meta = claimed.meta();
+    assert_eq!((&meta["dedup"]["key"], &meta["dedup"]["window_seconds"]), (&json!("order-17"), &json!(60)));
+    let stored: ClaimedKey = plain_json::parse(meta["dedup"].to_string().as_bytes()).unwrap();
+    assert_eq!((stored.hash(), Some(stored)), (Some(hash.to_vec()), claimed.dedup.clone()));
+    let stored: Creation = plain_json::parse(json!(claimed).to_string().as_bytes()).unwrap();
+    assert_eq!(stored, claimed);
+    for malformed in ["", "0", &"g".repeat(64), &"0".repeat(66)] {
+        assert_eq!(ClaimedKey { request_hash: malformed.to_owned(), ..claimed.dedup.clone().unwrap() }.hash(), None);
+    }
 }
 
 #[test]

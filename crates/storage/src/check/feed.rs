@@ -1,0 +1,70 @@
+//! Cursor of a shard's feed, as the comparison with the stream reads it: without the lease, and without a change.
+
+use crate::error::StorageError;
+use crate::pools::Database;
+use crate::tail::History;
+use crate::tail_overlap::PublishedEvent;
+use noetl_domain::feed::FeedId;
+
+/// Position of a feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedPosition {
+    /// Identity of the feed.
+    pub feed: FeedId,
+    /// Last sequence of the stream when the last batch was completed.
+    pub last_sequence: i64,
+    /// Creation time of the stream in nanoseconds since 1970; `None` until a leader has stored it.
+    pub stream_created: Option<i64>,
+    /// Relation of the database to the one in which the cursor was written.
+    pub history: History,
+}
+
+/// Returns the position of a shard's feed. `Ok(None)`: the feed never began.
+#[tracing::instrument(level = "debug", name = "sql.check.feed", skip_all, fields(database = %shard.name()))]
+pub async fn position(shard: &Database) -> Result<Option<FeedPosition>, StorageError> {
+    let row = sqlx::query!(
+        r#"SELECT feed_id, last_sequence, stream_created,
+                  control.system_identifier <> cursor.system_identifier
+                  OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot()) AS "other!",
+                  ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer <> cursor.timeline
+                      AS "continued!"
+           FROM noetl.tail_cursor AS cursor, pg_control_system() AS control"#
+    );
+    let row = shard.run(row.fetch_optional(shard.pool())).await?;
+    Ok(row.map(|row| FeedPosition {
+        feed: FeedId::new(row.feed_id.as_u128()),
+        last_sequence: row.last_sequence,
+        stream_created: row.stream_created,
+        history: match (row.other, row.continued) {
+            (true, _) => History::Other,
+            (false, true) => History::Continued,
+            (false, false) => History::Same,
+        },
+    }))
+}
+
+/// Returns the indexes of those of these events that the database does not have.
+#[tracing::instrument(
+    level = "debug", name = "sql.check.unknown_events", skip_all,
+    fields(database = %shard.name(), count = events.len())
+)]
+pub async fn unknown(shard: &Database, events: &[PublishedEvent]) -> Result<Vec<usize>, StorageError> {
+    let executions: Vec<i64> = events.iter().map(|event| event.key.execution_id).collect();
+    let ids: Vec<i64> = events.iter().map(|event| event.key.event_id).collect();
+    let transactions: Vec<String> =
+        events.iter().map(|event| event.tx_id.map_or_else(String::new, |id| id.to_string())).collect();
+    let query = sqlx::query_scalar!(
+        r#"SELECT number AS "number!"
+           FROM unnest($1::bigint[], $2::bigint[], $3::text[]) WITH ORDINALITY
+                AS given (execution_id, event_id, tx_id, number)
+           WHERE (SELECT 1 FROM noetl.event
+                  WHERE event.execution_id = given.execution_id AND event.event_id = given.event_id
+                    AND (given.tx_id = '' OR event.tx_id::text = given.tx_id) LIMIT 1) IS NULL
+           ORDER BY number"#,
+        &executions,
+        &ids,
+        &transactions,
+    );
+    let numbers = shard.run(query.fetch_all(shard.pool())).await?;
+    Ok(numbers.into_iter().filter_map(|number| usize::try_from(number - 1).ok()).collect())
+}
