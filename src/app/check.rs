@@ -46,7 +46,9 @@ pub async fn check(config: &Config, repair: bool) -> Result<Findings, AppError> 
     }
     let streams = inspect(config, &check).await;
     let mut findings = check.end();
-    streams.into_iter().for_each(|(part, stream)| add(&mut findings, part, stream));
+    for (part, stream) in streams {
+        add(&mut findings, part, stream);
+    }
     Ok(findings)
 }
 

@@ -124,7 +124,9 @@ async fn executions(deployment: &Deployment) -> BTreeMap<String, Vec<i64>> {
                      WHERE event_type = 'playbook_started' ORDER BY execution_id";
         let rows: Vec<(String, i64)> =
             sqlx::query_as(query).fetch_all(&mut deployment.shard(shard).await).await.unwrap();
-        rows.into_iter().for_each(|(key, id)| found.entry(key).or_default().push(id));
+        for (key, id) in rows {
+            found.entry(key).or_default().push(id);
+        }
     }
     found
 }
@@ -240,7 +242,9 @@ async fn assert_one_live_per_path(deployment: &Deployment) {
         let query = "SELECT path, id FROM noetl.source_subscription WHERE state <> 'DEACTIVATED'";
         let rows: Vec<(String, i64)> =
             sqlx::query_as(query).fetch_all(&mut deployment.shard(shard).await).await.unwrap();
-        rows.into_iter().for_each(|(path, id)| live.entry(path).or_default().push(id));
+        for (path, id) in rows {
+            live.entry(path).or_default().push(id);
+        }
     }
     for (path, ids) in live {
         assert_eq!(ids.len(), 1, "{path} has the live subscriptions {ids:?}");

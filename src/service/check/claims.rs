@@ -40,9 +40,8 @@ impl Subject for Claims<'_> {
         let difference = facts.into_iter().filter_map(|claim| {
             let kind = match (claim.reserved, claim.old) {
                 (true, true) => Kind::UnfinishedClaim,
-                (true, false) => return None,
                 (false, _) if !claim.expired && absent.contains(&claim.execution_id) => Kind::ClaimWithoutExecution,
-                (false, _) => return None,
+                (true, false) | (false, _) => return None,
             };
             let shown: String = claim.key.chars().take(64).collect();
             let shard = self.reach.owner_of(claim.execution_id);

@@ -194,15 +194,17 @@ async fn settle<S: Subject>(
             left = subject.examine(keys).await?.into_iter().map(|one| (one.kind, one.description)).collect();
         }
         for one in found {
-            let repaired = !left.contains(&(one.kind, one.description.clone()));
-            if repaired {
+            let is_gone = !left.contains(&(one.kind, one.description.clone()));
+            if is_gone {
                 tracing::info!(kind = one.kind.name(), difference = one.description, "repaired a difference");
             }
             left.retain(|(kind, description)| (*kind, description) != (one.kind, &one.description));
-            findings.add(one.kind, one.description, repaired);
+            findings.add(one.kind, one.description, is_gone);
         }
         // A repair that was not completed may leave another difference.
-        left.into_iter().for_each(|(kind, description)| findings.add(kind, description, false));
+        for (kind, description) in left {
+            findings.add(kind, description, false);
+        }
     }
     Ok(())
 }

@@ -55,8 +55,8 @@ impl Subject for Registrations<'_> {
         let mut failed = None;
         for one in found.iter().filter(|one| one.kind == Kind::RegistrationWithoutLog) {
             // One that fails, for example because the catalog lacks its entry, does not stop the others.
-            let repaired = repairer.subscriptions.register_again(&one.key, Id::new(one.detail)).await;
-            failed = failed.or(repaired.err());
+            let outcome = repairer.subscriptions.register_again(&one.key, Id::new(one.detail)).await;
+            failed = failed.or(outcome.err());
         }
         failed.map_or(Ok(()), Err)
     }
