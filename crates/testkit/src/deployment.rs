@@ -45,11 +45,22 @@ impl Deployment {
         deployment
     }
 
+    /// Creates and migrates a deployment as [`Self::start`] does, with each database on a PostgreSQL server of its own.
+    pub async fn over(cluster: &str, shards: &[String]) -> Self {
+        let deployment = Self::unmigrated_over(cluster, shards).await;
+        deployment.migrate().await;
+        deployment
+    }
+
     async fn unmigrated_on(server: &str, shards: usize) -> Self {
+        Self::unmigrated_over(server, &vec![server.to_owned(); shards]).await
+    }
+
+    async fn unmigrated_over(cluster: &str, shards: &[String]) -> Self {
         let name = format!("t{}", uuid::Uuid::new_v4().simple());
-        let cluster_dsn = create_database(server, &format!("{name}_cluster")).await;
+        let cluster_dsn = create_database(cluster, &format!("{name}_cluster")).await;
         let mut shard_dsns = Vec::new();
-        for shard in 0..shards {
+        for (shard, server) in shards.iter().enumerate() {
             shard_dsns.push(create_database(server, &format!("{name}_{shard}")).await);
         }
         let folder = tempfile::tempdir().unwrap();
@@ -62,7 +73,7 @@ impl Deployment {
             ("NOETL_POOL_SIZE".to_owned(), "10".to_owned()),
             ("NOETL_SHUTDOWN_DELAY_SECS".to_owned(), "0".to_owned()),
         ];
-        if shards == 0 {
+        if shards.is_empty() {
             shard_dsns.push(cluster_dsn.clone());
         }
         Self { env, cluster_dsn, shard_dsns, nats, folder }
