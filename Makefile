@@ -11,7 +11,11 @@ PLAYGROUND_INPUTS := schema.graphql $(shell find playground/src playground/publi
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check-deploy bench demo docs lint fmt schema accept-schema release sqlx clean prepare playground server
+# `make soak` repeats a run: the same seed gives the same faults.
+SEED ?= $(shell date +%s)
+MINUTES ?= 20
+
+.PHONY: help run test check-deploy bench soak demo docs lint fmt schema accept-schema release sqlx clean prepare playground server
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -30,6 +34,9 @@ check-deploy: ## check the files in deploy/: image, compose file, Helm chart, al
 
 bench: playground ## run the benchmarks, with an optimised build on a private Postgres
 	@scripts/test-servers run cargo bench --bench promises -- $(ARGS)
+
+soak: playground ## let everything fail at random under load: make soak MINUTES=20 SEED=7
+	@NOETL_SOAK_SEED=$(SEED) NOETL_SOAK_SECONDS=$$(($(MINUTES) * 60)) cargo test --quiet --test soak -- --nocapture
 
 lint: playground ## check the format, the lints and the dependencies
 	@cargo fmt --check

@@ -11,6 +11,8 @@ use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
 
 /// Maximum time in which a mutation for a shard that is down fails.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -143,6 +145,34 @@ async fn a_shard_that_refuses_connections_fails_only_its_own_requests_and_recove
     run(&mut other, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'own'").await;
     check_down(&server, &ids).await;
     run(&mut other, "ALTER DATABASE own ALLOW_CONNECTIONS true").await;
+    check_up(&server, &ids).await;
+}
+
+/// Starts a server that reads the first bytes of each connection and closes it, as a load balancer without a server
+/// does. Returns its port.
+async fn closing_server() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let _ = client.read(&mut [0; 64]).await;
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_shard_whose_address_closes_connections_fails_only_its_own_requests_and_recovers() {
+    let mut setup = with_own_shard().await;
+    let proxy = Proxy::start(setup.own.port()).await;
+    let shards = format!("{},postgres://noetl@127.0.0.1:{}/own", setup.deployment.shard_dsns[0], proxy.port);
+    setup.deployment.env.push(("NOETL_SHARDS".to_owned(), shards));
+    let server = setup.deployment.replica().await;
+    let ids = subscriptions(&server).await;
+    proxy.redirect(closing_server().await);
+    setup.own.restart().await.unwrap();
+    check_down(&server, &ids).await;
+    proxy.redirect(setup.own.port());
     check_up(&server, &ids).await;
 }
 

@@ -5,6 +5,8 @@
 //! while it has data to send. The driver can't set these options on the client's side. There, each read has a deadline,
 //! and a connection that missed one is not used again.
 
+use std::io;
+
 use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
@@ -43,7 +45,16 @@ const NEWER_LIMITS: &str = "SELECT set_config(name, '0', false) FROM (VALUES ('t
 
 /// Opens a connection with the settings in its options.
 pub(super) async fn open(options: &PgConnectOptions) -> sqlx::Result<PgConnection> {
-    let mut connection = PgConnection::connect_with(options).await?;
+    let mut connection = PgConnection::connect_with(options).await.map_err(lost)?;
     sqlx::raw_sql(NEWER_LIMITS).execute(&mut connection).await?;
     Ok(connection)
+}
+
+/// Returns the error of an attempt to connect. The driver takes the end of the connection for an invalid response if it
+/// waits for the response to its request for TLS. A load balancer without a server closes connections at this point.
+fn lost(error: sqlx::Error) -> sqlx::Error {
+    match error {
+        sqlx::Error::Protocol(_) => sqlx::Error::Io(io::Error::new(io::ErrorKind::UnexpectedEof, error)),
+        error => error,
+    }
 }

@@ -1,5 +1,7 @@
 //! A network that can fail: a TCP proxy in front of a server.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,6 +30,8 @@ pub enum ForwardingMode {
 pub struct Proxy {
     /// Port on 127.0.0.1.
     pub port: u16,
+    /// Port on 127.0.0.1 to which new connections lead.
+    target: Arc<AtomicU16>,
     mode: watch::Sender<ForwardingMode>,
     /// Number of times that the open connections were frozen.
     frozen: watch::Sender<u64>,
@@ -62,8 +66,14 @@ impl Proxy {
         let (mode, modes) = watch::channel(ForwardingMode::Normal);
         let (frozen, freezes) = watch::channel(0);
         let network = Network { mode: modes, frozen: freezes, opened: 0 };
-        let task = tokio::spawn(accept(listener, target, network)).abort_handle();
-        Self { port, mode, frozen, task }
+        let target = Arc::new(AtomicU16::new(target));
+        let task = tokio::spawn(accept(listener, Arc::clone(&target), network)).abort_handle();
+        Self { port, target, mode, frozen, task }
+    }
+
+    /// Leads new connections to another port, as a changed address does. Open connections stay.
+    pub fn redirect(&self, target: u16) {
+        self.target.store(target, Ordering::Relaxed);
     }
 
     /// Sets the mode of all connections.
@@ -83,12 +93,12 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, target: u16, network: Network) {
+async fn accept(listener: TcpListener, target: Arc<AtomicU16>, network: Network) {
     let mut connections = JoinSet::new();
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
         let opened = *network.frozen.borrow();
-        connections.spawn(connect(client, target, Network { opened, ..network.clone() }));
+        connections.spawn(connect(client, target.load(Ordering::Relaxed), Network { opened, ..network.clone() }));
         while connections.try_join_next().is_some() {}
     }
 }

@@ -106,6 +106,11 @@ impl Server {
         tokio::time::timeout(WAIT_TIMEOUT, self.child.wait()).await.unwrap().unwrap()
     }
 
+    /// Returns the status with which the process has ended; `None` while it runs.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// Sends a signal to the process, such as `SIGSTOP` to freeze it or `SIGCONT` to continue it.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid().cast_signed()), signal).unwrap();

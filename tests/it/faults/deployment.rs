@@ -1,12 +1,11 @@
 //! A deployment in which each part can fail separately: replicas, the broker, the database server, and each replica's
 //! network.
 
-use std::sync::{Arc, Mutex};
-
 use futures::future::join_all;
 use nix::sys::signal::Signal;
 use noetl_local::{Postgres, PostgresOptions};
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
+use noetl_testkit::recorder::Addresses;
 use noetl_testkit::{Deployment, Server, eventually};
 
 pub const SHARDS: usize = 2;
@@ -31,9 +30,6 @@ pub struct FaultyDeployment {
     broker_is_up: bool,
     _folder: tempfile::TempDir,
 }
-
-/// Addresses of the replicas that were not killed.
-pub type Addresses = Arc<Mutex<Vec<String>>>;
 
 /// A replica with its own network connections to the broker and the shards.
 pub struct Replica {

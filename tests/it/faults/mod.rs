@@ -3,21 +3,22 @@
 
 mod deployment;
 mod random;
-mod recorder;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
 use noetl_testkit::feed::{assert_exactly, assert_in_order, insert};
 use noetl_testkit::proxy::ForwardingMode;
+use noetl_testkit::random::{below, moment};
+use noetl_testkit::recorder::Recorder;
 use noetl_testkit::writer::{Writer, after_crash};
 use noetl_testkit::{Deployment, sleep_in_scenario};
 use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
 
 use self::deployment::{Fault, FaultyDeployment, SHARDS};
-use self::recorder::Recorder;
 
 const WRITERS: usize = 4;
 const RECORDERS: u64 = 3;
@@ -30,10 +31,10 @@ async fn under_load(replicas: usize, failing: impl AsyncFnOnce(&mut FaultyDeploy
     let mut faulty = FaultyDeployment::start(replicas).await;
     let mut recorders = Vec::new();
     for index in 0..RECORDERS {
-        recorders.push(Recorder::open(&faulty.addresses, index).await);
+        recorders.push(Recorder::open(&faulty.addresses, random::seeded(index)).await);
     }
     let writers: Vec<Writer> = (0..WRITERS).map(|index| Writer::new(&faulty.deployment, index)).collect();
-    let mut ordered: Vec<i64> = writers.iter().map(|writer| writer.ordered).collect();
+    let mut ordered: BTreeSet<i64> = writers.iter().map(|writer| writer.ordered).collect();
     ordered.extend(bulk_logs(&faulty.deployment).map(|(_, log)| log));
     let enough = AtomicBool::new(false);
     let writing = join_all(writers.into_iter().map(|writer| writer.write_through_crashes(&enough)));
@@ -77,7 +78,7 @@ async fn write_in_bulk(dsn: String, log: i64, enough: &AtomicBool) {
     }
 }
 
-async fn check(faulty: &FaultyDeployment, recorders: &mut [Recorder], ordered: &[i64]) {
+async fn check(faulty: &FaultyDeployment, recorders: &mut [Recorder], ordered: &BTreeSet<i64>) {
     let deployment = &faulty.deployment;
     faulty.ready().await;
     // This event is the last of its batch. When readers have it, they would also have seen any repetition of an earlier
@@ -187,13 +188,13 @@ async fn readers_get_every_event_once_through_random_faults() {
     under_load(3, async |faulty| {
         let (mut random, begun) = (random::seeded(RECORDERS), Instant::now());
         while begun.elapsed() < random::duration() {
-            for _ in 0..=random::moment(&mut random, 2).as_millis() {
+            for _ in 0..=below(&mut random, 3) {
                 faulty.inject(random::fault(&mut random)).await;
-                sleep_in_scenario(random::moment(&mut random, 1000)).await;
+                sleep_in_scenario(moment(&mut random, 1000)).await;
             }
-            sleep_in_scenario(random::moment(&mut random, 3500)).await;
+            sleep_in_scenario(moment(&mut random, 3500)).await;
             faulty.heal().await;
-            sleep_in_scenario(random::moment(&mut random, 1500)).await;
+            sleep_in_scenario(moment(&mut random, 1500)).await;
         }
     })
     .await;

@@ -4,8 +4,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use noetl_testkit::proxy::ForwardingMode;
-use proptest::prelude::RngExt;
-use proptest::test_runner::{RngAlgorithm, TestRng};
+use noetl_testkit::random::{self, Random, below, index, moment};
 
 use super::deployment::{Fault, SHARDS};
 
@@ -32,19 +31,13 @@ fn seed() -> u64 {
 }
 
 /// Returns one of several independent random generators.
-pub fn seeded(index: u64) -> TestRng {
-    let numbers = [seed(), index, 0, 0].map(u64::to_le_bytes);
-    TestRng::from_seed(RngAlgorithm::ChaCha, numbers.as_flattened())
+pub fn seeded(index: u64) -> Random {
+    random::seeded(seed(), index)
 }
 
-/// Returns a random duration of at most `most` milliseconds.
-pub fn moment(random: &mut TestRng, most: u64) -> Duration {
-    Duration::from_millis(random.random_range(0..=most))
-}
-
-pub fn fault(random: &mut TestRng) -> Fault {
-    let shard = random.random_range(0..SHARDS);
-    match random.random_range(0..6) {
+pub fn fault(random: &mut Random) -> Fault {
+    let shard = index(random, SHARDS);
+    match below(random, 6) {
         0 => Fault::KillLeader(shard),
         1 => Fault::FreezeLeader(shard),
         2 => Fault::Broker(shard, network(random)),
@@ -54,8 +47,8 @@ pub fn fault(random: &mut TestRng) -> Fault {
     }
 }
 
-fn network(random: &mut TestRng) -> ForwardingMode {
-    match random.random_range(0..3) {
+fn network(random: &mut Random) -> ForwardingMode {
+    match below(random, 3) {
         0 => ForwardingMode::Closed,
         1 => ForwardingMode::Stalled,
         _ => ForwardingMode::Delayed(moment(random, 100)),

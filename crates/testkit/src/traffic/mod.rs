@@ -1,0 +1,140 @@
+//! Whole messages: a source executes a playbook with a dedup key, a worker claims the outbox row of the execution,
+//! reports the events of its steps, and settles the row. All clients use only the API, repeat a request until the
+//! server has carried it out, and vanish at random in the middle of one.
+//!
+//! [`Traffic::check`] compares the databases with what the clients were told: each message ran exactly once.
+
+mod check;
+mod client;
+mod source;
+mod worker;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures::future::join_all;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+pub use self::check::Databases;
+
+use self::client::Client;
+use super::random::seeded;
+use super::recorder::Addresses;
+use super::{Server, outbox};
+
+/// Path of the playbook that the messages run.
+const PLAYBOOK: &str = "traffic/message";
+/// Path of the source subscription.
+const SOURCE: &str = "traffic/source";
+
+/// Number of clients, and of messages that are under way.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// Number of sources. Each starts one execution at a time.
+    pub sources: u64,
+    /// Number of workers. Each claims up to 16 rows at a time.
+    pub workers: u64,
+    /// Maximum number of executions that are started and not completed.
+    pub in_flight: usize,
+}
+
+/// Settings of the replicas: workers claim the rows, so the built-in relay is off.
+pub const SETTINGS: [(&str, &str); 1] = [outbox::NO_RELAY];
+
+/// Messages of one source subscription, and what their clients know.
+pub struct Traffic {
+    addresses: Addresses,
+    seed: u64,
+    size: Size,
+    /// Id of the source subscription, the parent of the executions.
+    subscription: String,
+    stopped: AtomicBool,
+    next: AtomicU64,
+    /// Number of [`Self::run`] calls so far; each has other random generators.
+    runs: AtomicU64,
+    in_flight: Semaphore,
+    /// Execution of each message, as the responses named it.
+    started: Mutex<BTreeMap<u64, i64>>,
+    /// Executions whose last event was stored, as the responses said.
+    finished: Mutex<BTreeSet<i64>>,
+    /// Number of requests that were repeated, by the reason.
+    repeated: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Traffic {
+    /// Registers the playbook and the source subscription. The clients use random ones of the addresses.
+    pub async fn new(server: &Server, addresses: &Addresses, seed: u64, size: Size) -> Self {
+        server.register_entry(PLAYBOOK, &json!({ "kind": "playbook", "workload": { "n": 0 } })).await;
+        server.register_entry(SOURCE, &json!({ "kind": "subscription", "source": "webhook" })).await;
+        let registered = server.register(SOURCE).await;
+        let id = registered["subscription"]["id"].as_str().unwrap_or_else(|| panic!("{registered}"));
+        server.transition("activate", id, None).await;
+        Self {
+            addresses: addresses.clone(),
+            seed,
+            size,
+            subscription: id.to_owned(),
+            stopped: AtomicBool::new(false),
+            next: AtomicU64::new(0),
+            runs: AtomicU64::new(0),
+            in_flight: Semaphore::new(size.in_flight),
+            started: Mutex::default(),
+            finished: Mutex::default(),
+            repeated: Mutex::default(),
+        }
+    }
+
+    /// Sends messages and works on them until [`Self::stop`] is called and all messages are completed.
+    pub async fn run(&self) {
+        self.stopped.store(false, Ordering::Relaxed);
+        let run = self.runs.fetch_add(1, Ordering::Relaxed) * (self.size.sources + self.size.workers);
+        let client = |index: u64| Client::new(self, seeded(self.seed, 1000 + run + index));
+        let sources = (0..self.size.sources).map(|index| source::send(self, client(index)));
+        let workers = (0..self.size.workers).map(|index| worker::work(self, index, client(self.size.sources + index)));
+        tokio::join!(join_all(sources), join_all(workers));
+    }
+
+    /// Ends [`Self::run`] after the messages that are under way.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of messages that were started, and of those that were completed.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.started.lock().unwrap().len(), self.finished.lock().unwrap().len())
+    }
+
+    /// Returns the number of requests that were repeated, by the reason.
+    pub fn repeated(&self) -> BTreeMap<String, u64> {
+        self.repeated.lock().unwrap().clone()
+    }
+
+    fn note_repeated(&self, reason: &str) {
+        *self.repeated.lock().unwrap().entry(reason.to_owned()).or_default() += 1;
+    }
+
+    /// Notes the execution of a message. All responses to the same message must name the same one.
+    fn note_started(&self, message: u64, execution: i64) {
+        let before = self.started.lock().unwrap().insert(message, execution);
+        assert!(
+            before.is_none_or(|before| before == execution),
+            "message {message} runs as {before:?} and {execution}"
+        );
+    }
+
+    fn note_finished(&self, execution: i64) {
+        if self.finished.lock().unwrap().insert(execution) {
+            self.in_flight.add_permits(1);
+        }
+    }
+
+    fn all_finished(&self) -> bool {
+        self.is_stopped() && self.in_flight.available_permits() == self.size.in_flight
+    }
+}

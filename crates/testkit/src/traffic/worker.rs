@@ -1,0 +1,107 @@
+//! Workers: they claim outbox rows, run the executions, and settle the rows.
+//!
+//! The ids of a worker's events follow from that of the execution's first event. So a worker that repeats the work of
+//! one that vanished reports the same events.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::Traffic;
+use super::client::Client;
+use crate::outbox::reference;
+use crate::sleep_in_scenario;
+
+const CLAIM: &str = "mutation($input: ClaimOutboxInput!) { done: claimOutbox(input: $input) {
+    claims { id: entryId lease eventId executionId } userErrors { code message retryable } } }";
+const PROJECT: &str = "mutation($events: [EventInput!]!) { done: projectEvents(input: {events: $events}) {
+    rejected { index userErrors { code message retryable } } userErrors { code message retryable } } }";
+const SETTLE: &str = "mutation($input: MarkOutboxPublishedInput!) { done: markOutboxPublished(input: $input) {
+    published results { userErrors { code message } } userErrors { code message retryable } } }";
+
+/// Reports of a worker in order; the events of a report are sent together.
+const REPORTS: [&[&str]; 4] = [
+    &["step.enter", "command.issued"],
+    &["command.claimed", "command.started"],
+    &["call.done", "command.completed"],
+    &["playbook.completed"],
+];
+/// Length of a lease, in seconds. It is short, so that the rows of a worker that vanished are soon claimed again.
+const LEASE: u64 = 3;
+/// Interval at which an idle worker claims again.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// Returns the types of the events of an execution that ran once, in order.
+pub(super) fn whole_log() -> Vec<&'static str> {
+    std::iter::once("playbook_started").chain(REPORTS.into_iter().flatten().copied()).collect()
+}
+
+/// Works until the traffic has stopped, all messages are completed and all rows are settled.
+pub(super) async fn work(traffic: &Traffic, number: u64, mut client: Client<'_>) {
+    let claim = json!({ "input": {
+        "select": { "all": true }, "limit": 16, "leaseSeconds": LEASE, "claimant": format!("worker-{number}"),
+    } });
+    let mut busy = Instant::now();
+    // When no row was claimable for two leases after the last execution, no worker that vanished holds one.
+    while !traffic.all_finished() || busy.elapsed() < Duration::from_secs(2 * LEASE) {
+        if !traffic.all_finished() {
+            busy = Instant::now();
+            if client.once_in(50) {
+                client.send_and_vanish(CLAIM, &claim).await;
+            }
+        }
+        let payload = client.until_done(CLAIM, &claim).await;
+        let claims = payload["claims"].as_array().unwrap();
+        if claims.is_empty() {
+            sleep_in_scenario(IDLE).await;
+            continue;
+        }
+        busy = Instant::now();
+        let clients = claims.iter().map(|_| client.branch()).collect::<Vec<_>>();
+        let done = join_all(claims.iter().zip(clients).map(|(claim, client)| run(traffic, claim, client))).await;
+        let done: Vec<Value> = done.into_iter().flatten().collect();
+        // A worker that vanishes here leaves rows whose work is done; another one claims them when the lease expires.
+        if !done.is_empty() && !client.once_in(50) {
+            settle(&mut client, &done).await;
+        }
+    }
+}
+
+/// Runs one execution. Returns the reference that settles the claim, or `None` if the worker vanished before the end.
+async fn run(traffic: &Traffic, claim: &Value, mut client: Client<'_>) -> Option<Value> {
+    let number = |field: &str| claim[field].as_str().unwrap().parse::<i64>().unwrap();
+    let (execution, mut event) = (number("executionId"), number("eventId"));
+    for types in REPORTS {
+        let mut events = Vec::new();
+        for of_type in types {
+            event += 1;
+            events.push(reported(execution, event, of_type));
+        }
+        let variables = json!({ "events": events });
+        if client.once_in(200) {
+            client.send_and_vanish(PROJECT, &variables).await;
+            return None;
+        }
+        client.until_done(PROJECT, &variables).await;
+    }
+    traffic.note_finished(execution);
+    Some(reference(claim))
+}
+
+fn reported(execution: i64, event: i64, of_type: &str) -> Value {
+    json!({
+        "executionId": execution.to_string(), "eventId": event.to_string(), "type": of_type, "nodeName": "work",
+        "meta": { "command_id": "work:1" }, "result": { "data": { "type": of_type } },
+    })
+}
+
+/// Marks the rows as published. Rows whose lease has expired may have another holder, who settles them.
+async fn settle(client: &mut Client<'_>, claims: &[Value]) {
+    let payload = client.until_done(SETTLE, &json!({ "input": { "claims": claims } })).await;
+    for error in payload["results"].as_array().unwrap().iter().filter_map(|result| result["userErrors"].get(0)) {
+        let known = ["STALE_LEASE", "SHARD_UNAVAILABLE", "TIMEOUT"].iter().any(|code| error["code"] == *code);
+        assert!(known, "{error}");
+    }
+}
