@@ -1,8 +1,8 @@
 //! Growth of a deployment: its shards, the addition of a shard, and the plan of an even distribution.
 //!
-//! A shard is added in two steps. [`add_shards`] prepares the database that NOETL_SHARDS names after the existing shards.
-//! Then each replica is restarted with the new list. The added shard holds no buckets, so replicas with either list find
-//! all executions, and can serve at the same time.
+//! A shard is added in two steps. [`add_shards`] prepares the database that `NOETL_SHARDS` names after the existing
+//! shards. Then each replica is restarted with the new list. The added shard holds no buckets, so replicas with either
+//! list find all executions, and can serve at the same time.
 
 use std::sync::Arc;
 

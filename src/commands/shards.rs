@@ -20,8 +20,8 @@ pub(super) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Prepare the databases that NOETL_SHARDS names after the existing shards. They must be empty. The command can be
-    /// repeated, and running servers are not affected.
+    /// Prepare the databases that `NOETL_SHARDS` names after the existing shards. They must be empty. The command can
+    /// be repeated, and running servers are not affected.
     Add {
         /// Check that the databases can be added, and change nothing.
         #[arg(long)]
@@ -70,7 +70,10 @@ fn shown(shards: &[ShardStatus]) -> String {
 
 fn added(shards: &[ShardIndex], dry_run: bool) -> String {
     let outcome = if dry_run { "can be added" } else { "added, with 0 buckets" };
-    let mut text: String = shards.iter().map(|shard| format!("shard {shard}: {outcome}\n")).collect();
+    let mut text = String::new();
+    for shard in shards {
+        let _ = writeln!(text, "shard {shard}: {outcome}");
+    }
     match (shards.is_empty(), dry_run) {
         (true, _) => text.push_str("every configured shard is a part of the deployment\n"),
         (false, true) => {}

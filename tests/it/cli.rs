@@ -157,7 +157,7 @@ async fn a_reader_that_closes_the_pipe_early_is_no_failure() {
         let shell = format!("set -o pipefail; \"$0\" {command} | head -n 1");
         let output = Command::new("bash").args(["-c", &shell]).arg(binary()).output().await.unwrap();
         assert!(output.status.success(), "{command}: {}", said(&output));
-        assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1, "{command}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 1, "{command}");
     }
     let full = "\"$0\" schema >/dev/full";
     let output = Command::new("bash").args(["-c", full]).arg(binary()).output().await.unwrap();

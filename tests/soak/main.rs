@@ -11,7 +11,7 @@
 mod faults;
 mod site;
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -62,7 +62,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let Self { seed, seconds, current } = self;
-            let current = current.lock().map_or_else(|poisoned| poisoned.into_inner().clone(), |now| now.clone());
+            let current = current.get_mut().unwrap_or_else(PoisonError::into_inner);
             eprintln!("repeat with NOETL_SOAK_SEED={seed} NOETL_SOAK_SECONDS={seconds}; in progress: {current}");
         }
     }
@@ -103,10 +103,10 @@ async fn soak(seed: u64, rounds: &[Round], progress: &Progress) {
     for index in 0..RECORDERS {
         recorders.push(Recorder::open(&site.addresses, seeded(seed, 1 + index)).await);
     }
-    let begun = Instant::now();
+    let start = Instant::now();
     let failing = async {
         for (index, round) in rounds.iter().enumerate() {
-            let (at, of, counts) = (begun.elapsed().as_secs_f64(), rounds.len(), traffic.counts());
+            let (at, of, counts) = (start.elapsed().as_secs_f64(), rounds.len(), traffic.counts());
             progress.now(format!("{at:7.1} s, {counts:?} messages, round {} of {of}: {round}", index + 1));
             for fault in &round.faults {
                 site.inject(*fault).await;
@@ -115,7 +115,7 @@ async fn soak(seed: u64, rounds: &[Round], progress: &Progress) {
             site.heal().await;
             sleep_in_scenario(round.pause).await;
         }
-        progress.now(format!("{:7.1} s, all faults are healed", begun.elapsed().as_secs_f64()));
+        progress.now(format!("{:7.1} s, all faults are healed", start.elapsed().as_secs_f64()));
         site.ready().await;
         traffic.stop();
     };
