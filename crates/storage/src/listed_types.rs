@@ -28,8 +28,9 @@ fn lists(start: &str) -> Vec<BTreeSet<String>> {
 fn statements_list_every_type_that_ends_an_execution() {
     let ending: BTreeSet<String> = ENDINGS.into_iter().map(|(name, _)| name.to_owned()).collect();
     let lists: Vec<_> = lists("event_type IN (").into_iter().filter(|list| !list.is_disjoint(&ending)).collect();
-    assert!(lists.len() >= 3, "{lists:?}");
-    assert!(lists.iter().all(|list| *list == ending), "{lists:?} != {ending:?}");
+    // A statement that also selects other events lists their types too.
+    assert!(lists.iter().all(|list| list.is_superset(&ending)), "{ending:?} is missing in {lists:?}");
+    assert!(lists.iter().filter(|list| **list == ending).count() >= 5, "{lists:?}");
 }
 
 #[test]
