@@ -1,5 +1,5 @@
-//! What a deployment at rest uses: memory, descriptors and connections of a replica, consumers of the broker, and disk.
-//! Two measurements show what a run left behind.
+//! Resources that a deployment at rest uses: memory, descriptors and connections of a replica, consumers of the broker,
+//! and disk. Two measurements show what a run left behind.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
