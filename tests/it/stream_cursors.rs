@@ -14,6 +14,10 @@ const PAGE: &str = "query($id: ID, $order: EventOrder, $first: Int, $after: Stri
     events(executionId: $id, order: $order, first: $first, after: $after, filter: $filter) {
         streamCursor nodes { executionId eventId } pageInfo { hasNextPage endCursor } } }";
 
+/// Maximum number of rounds of a writer. Pages of three events are read more slowly than a writer writes, so a list
+/// would not end.
+const ROUNDS: i64 = 40;
+
 /// Events that a client has: those of its pages, then those of a live reader.
 struct Joined {
     pages: Vec<Key>,
@@ -72,18 +76,17 @@ async fn a_page_and_its_live_events_have_every_event_once_while_writers_commit_o
     deployment.feeds_begun().await;
     let logs: Vec<i64> =
         (0..2).flat_map(|index| deployment.ids_on(index, (i64::try_from(index).unwrap() + 1) << 32, 2)).collect();
-    let lists: Vec<(Value, u32)> = logs
-        .iter()
-        .flat_map(|log| {
+    // The list of all events is read first, while it fits into one page.
+    let lists: Vec<(Value, u32)> = [(json!({}), 100), (json!({ "filter": { "types": ["call.*"] } }), 20)]
+        .into_iter()
+        .chain(logs.iter().flat_map(|log| {
             let log = log.to_string();
             [(json!({ "id": log }), 100), (json!({ "id": log, "order": "ARRIVAL" }), 3)]
-        })
-        .chain([(json!({}), 100), (json!({ "filter": { "types": ["call.*"] } }), 20)])
+        }))
         .collect();
-    let (enough, written) = (AtomicBool::new(false), AtomicBool::new(false));
+    let enough = AtomicBool::new(false);
     let writing = async {
-        join_all((0..2).map(|index| Writer::new(&deployment, index).write(&enough))).await;
-        written.store(true, Ordering::Relaxed);
+        join_all((0..2).map(|index| Writer::new(&deployment, index).at_most(ROUNDS).write(&enough))).await;
     };
     let joining = async {
         let mut joined = Vec::new();

@@ -22,6 +22,8 @@ pub struct Writer {
     unordered: i64,
     next: i64,
     round: i64,
+    /// Number of rounds after which the writer stops even if it has not written enough.
+    most_rounds: i64,
 }
 
 impl Writer {
@@ -31,7 +33,12 @@ impl Writer {
         let from = i64::try_from(index + 1).unwrap() << 32;
         let logs = deployment.ids_on(shard, from, 2);
         let dsn = deployment.shard_dsns[shard].clone();
-        Self { dsn, ordered: logs[0], unordered: logs[1], next: from, round: 0 }
+        Self { dsn, ordered: logs[0], unordered: logs[1], next: from, round: 0, most_rounds: i64::MAX }
+    }
+
+    /// Stops after the given number of rounds, so that a client that reads more slowly comes to the end of a log.
+    pub fn at_most(self, rounds: i64) -> Self {
+        Self { most_rounds: rounds, ..self }
     }
 
     fn key(&mut self, execution: i64) -> Key {
@@ -39,7 +46,7 @@ impl Writer {
         (execution, self.next)
     }
 
-    /// Writes at least [`ROUNDS`] rounds, and continues until `enough` is set.
+    /// Writes at least [`ROUNDS`] rounds, and continues until `enough` is set or [`Self::at_most`] is reached.
     pub async fn write(mut self, enough: &AtomicBool) {
         self.write_rounds(enough).await.unwrap();
     }
@@ -55,7 +62,7 @@ impl Writer {
     async fn write_rounds(&mut self, enough: &AtomicBool) -> sqlx::Result<()> {
         let mut one = PgConnection::connect(&self.dsn).await?;
         let mut other = PgConnection::connect(&self.dsn).await?;
-        while self.round < ROUNDS || !enough.load(Ordering::Relaxed) {
+        while self.round < ROUNDS || (self.round < self.most_rounds && !enough.load(Ordering::Relaxed)) {
             let round = self.round;
             self.round += 1;
             let mut tx = one.begin().await?;
