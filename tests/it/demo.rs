@@ -89,6 +89,22 @@ async fn the_demo_completes_every_message_and_shows_every_step() {
     assert_eq!(count(failures).await, count(all).await);
 }
 
+/// The worker's ids are those that the server reserved, so `check` accepts them.
+#[tokio::test]
+async fn the_demo_leaves_no_difference() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    register(&server, "samples/orders/process", PLAYBOOK).await;
+    register(&server, "samples/orders/inbox", INBOX).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("orders");
+    let order = |n: usize| json!({ "id": format!("o{n}"), "items": vec!["x"; n % 3] }).to_string();
+    std::fs::write(&file, (0..10).map(order).collect::<Vec<_>>().join("\n")).unwrap();
+    demo(&server, &file).await;
+    let check = deployment.command("check").output().await.unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+}
+
 #[tokio::test]
 async fn a_restarted_demo_completes_the_executions_of_a_killed_one() {
     const MESSAGES: usize = 20;

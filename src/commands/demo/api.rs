@@ -6,7 +6,6 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::source::Message;
-use noetl_domain::ids::Id;
 use plain_json::{self as json, Typed};
 
 /// Time limit of a request; the server's own deadline is shorter.
@@ -81,7 +80,6 @@ pub(super) struct Run {
     #[serde(rename = "catalogEntry", deserialize_with = "workflow")]
     pub(super) workflow: Value,
     steps: Steps,
-    events: Events,
 }
 
 #[derive(Debug, Deserialize)]
@@ -93,16 +91,6 @@ struct Steps {
 struct StepState {
     name: String,
     status: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Events {
-    nodes: Vec<Event>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Event {
-    id: String,
 }
 
 /// Deserializes a catalog entry to its steps.
@@ -120,12 +108,6 @@ impl Run {
     pub(super) fn has_done(&self, name: &str) -> bool {
         let done = |step: &StepState| step.name == name && ["COMPLETED", "SKIPPED"].contains(&step.status.as_str());
         self.steps.nodes.iter().any(done)
-    }
-
-    /// Returns the id of the last event that the log had when it was read; 0 if it had none.
-    pub(super) fn last_event_id(&self) -> Id {
-        let last = self.events.nodes.last().and_then(|event| event.id.parse().ok());
-        last.unwrap_or(Id::new(0))
     }
 }
 
@@ -184,8 +166,16 @@ impl Api {
 
     pub(super) async fn run(&self, id: &str) -> Result<Run, ApiError> {
         let query = "query Run($id: ID!) { result: execution(id: $id) {
-            id status workload catalogEntry { document } steps(first: 100) { nodes { name status } } events(last: 1) { nodes { id: eventId } } } }";
+            id status workload catalogEntry { document } steps(first: 100) { nodes { name status } } } }";
         read(self.send(query, json!({ "id": id })).await?)
+    }
+
+    /// Reserves ids for a worker's events.
+    pub(super) async fn reserve_event_ids(&self, count: usize) -> Result<Vec<String>, ApiError> {
+        let query = "mutation Reserve($count: Int!) { done: reserveEventIds(input: {count: $count}) {
+            result: eventIds userErrors { message retryable } } }";
+        let EventIds(ids) = self.mutate(query, json!({ "count": count })).await?;
+        Ok(ids)
     }
 
     /// Sends a worker's events. Duplicates count as sent.
@@ -227,6 +217,11 @@ struct Execution {
     id: String,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct EventIds(Vec<String>);
+
+impl Typed for EventIds {}
 impl Typed for Execution {}
 impl Typed for Registered {}
 impl Typed for Run {}

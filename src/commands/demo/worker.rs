@@ -1,6 +1,6 @@
 //! A worker: reads the steps of an execution, runs them, and reports each to the server.
 //!
-//! A report is sent until the server acknowledges it. Its events keep their ids, so an event whose response was lost is
+//! A report is sent until the server acknowledges it. Its events keep the ids that the server reserved for them, so an event whose response was lost is
 //! not stored twice. Steps that are completed or skipped in the execution's state are not run again.
 
 use std::collections::HashSet;
@@ -16,27 +16,22 @@ use super::api::{Api, ApiError, Run};
 use super::script::{self, Draft, FailureMode};
 use super::{Outcome, with_retries};
 use crate::runtime::clock;
-use noetl_domain::ids::{Id, IdGenerationError, Snowflakes};
 
 /// Intervals, in executions, at which one has retried failures (`MIXED`) or fails (`BAD`).
 const MIXED_EVERY: u64 = 4;
 const BAD_EVERY: u64 = 15;
-/// The last machine id; servers lease the smallest free one. A worker's ids must be unique only within their log.
-const MACHINE_ID: u16 = 1023;
 
 /// Runs executions.
 pub(super) struct Worker {
     pause: Duration,
     taken: AtomicU64,
-    ids: Mutex<Snowflakes>,
     running: Mutex<HashSet<String>>,
 }
 
 impl Worker {
     /// Creates a worker that waits for `pause` after each report.
     pub(super) fn new(pause: Duration) -> Self {
-        let ids = Mutex::new(Snowflakes::new(MACHINE_ID, 0, u64::MAX));
-        Self { pause, taken: AtomicU64::new(1), ids, running: Mutex::default() }
+        Self { pause, taken: AtomicU64::new(1), running: Mutex::default() }
     }
 
     /// Claims an execution within this process. Returns false if it is running already.
@@ -87,20 +82,14 @@ impl Worker {
 
     async fn report(&self, api: &Api, run: &Run, drafts: Vec<Draft>) -> Result<(), ApiError> {
         let at = clock::now().to_rfc3339();
+        let ids = with_retries(async || api.reserve_event_ids(drafts.len()).await).await?;
         let mut events = Vec::with_capacity(drafts.len());
-        for Draft(mut event) in drafts {
-            let id = self.next_id(run).map_err(|error| ApiError::Refused(error.to_string()))?;
-            event.insert("eventId".to_owned(), json!(id.to_string()));
+        for (Draft(mut event), id) in drafts.into_iter().zip(ids) {
+            event.insert("eventId".to_owned(), json!(id));
             event.insert("executionId".to_owned(), json!(run.id));
             event.insert("timestamp".to_owned(), json!(at));
             events.push(Value::Object(event));
         }
         with_retries(async || api.project(&events).await).await
-    }
-
-    /// Returns an event id that is larger than every id in the execution's log when it was read.
-    fn next_id(&self, run: &Run) -> Result<Id, IdGenerationError> {
-        let began = run.last_event_id();
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_after(began, clock::snowflake_ms())
     }
 }
