@@ -27,8 +27,8 @@ pub async fn server_in(folder: &Path) -> Postgres {
 pub async fn standby(of: &Postgres, folder: &Path) -> Postgres {
     std::fs::create_dir(folder).unwrap();
     let data = folder.join("data");
-    let mut backup = Command::new("pg_basebackup");
-    let output = backup.args(["-R", "-c", "fast", "-d", &of.dsn("postgres"), "-D"]).arg(&data).output().unwrap();
+    let mut backup = tokio::process::Command::new("pg_basebackup");
+    let output = backup.args(["-R", "-c", "fast", "-d", &of.dsn("postgres"), "-D"]).arg(&data).output().await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let owner = format!("--reference={}", folder.with_file_name("postgres").join("data").display());
     assert!(Command::new("chown").args(["-R", &owner]).arg(&data).status().unwrap().success());
