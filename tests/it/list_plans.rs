@@ -1,8 +1,10 @@
-//! Plans of the statements of lists of executions, events, outbox rows and catalog entries on filled tables, with stale and with fresh statistics, and with plans
-//! for any values and for the given ones. PostgreSQL logs each plan with the numbers of rows that it read.
+//! Plans of the statements of lists of executions, events, outbox rows and catalog entries on filled tables, with stale
+//! and with fresh statistics, and with plans for any values and for the given ones. PostgreSQL logs each plan with the
+//! numbers of rows that it read.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
 
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::NO_RELAY;
@@ -211,16 +213,13 @@ fn every_condition_of_the_filters_has_a_case() {
 }
 
 /// The log of a PostgreSQL server.
-struct Log {
-    path: PathBuf,
-    read: usize,
-}
+struct Log(File);
 
 impl Log {
     /// Returns the plans of statements that were logged since the last call. A plan follows its line with a tab.
     fn plans(&mut self) -> Vec<Value> {
-        let text = std::fs::read_to_string(&self.path).unwrap();
-        let text = &text[std::mem::replace(&mut self.read, text.len())..];
+        let mut text = String::new();
+        self.0.read_to_string(&mut text).unwrap();
         let bodies = text
             .split("  plan:\n")
             .skip(1)
@@ -342,7 +341,7 @@ async fn every_filter_reads_few_rows_along_an_index_whatever_the_statistics_are(
     deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), deployment.cluster_dsn.clone()));
     deployment.migrate().await;
     let database = deployment.cluster().await;
-    let log = Log { path: folder.path().join("postgres/log"), read: 0 };
+    let log = Log(File::open(folder.path().join("postgres/log")).unwrap());
     let mut setup = Setup { deployment, log, tokens: TokenFile::new(), database };
     run(&mut setup.database, "SET auto_explain.log_min_duration = -1").await;
     setup.fill(1, FEW).await;

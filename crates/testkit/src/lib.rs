@@ -10,6 +10,7 @@
 #![allow(clippy::must_use_candidate, clippy::new_without_default, reason = "only tests call these functions")]
 #![allow(clippy::similar_names, reason = "similar names such as `won` and `one` are clear in tests")]
 
+pub mod broker_cluster;
 mod broker_store;
 mod clock;
 pub mod copies;

@@ -24,6 +24,7 @@ pub struct Recorder {
     addresses: Addresses,
     random: Random,
     gaps: Vec<Value>,
+    delivered: Arc<Mutex<Vec<Key>>>,
 }
 
 impl Recorder {
@@ -31,7 +32,7 @@ impl Recorder {
     pub async fn open(addresses: &Addresses, random: Random) -> Self {
         let first = addresses.lock().unwrap()[0].clone();
         let reader = Reader::open_at(&first, json!({ "beginning": true }), Value::Null).await;
-        Self { reader, addresses: addresses.clone(), random, gaps: Vec::new() }
+        Self { reader, addresses: addresses.clone(), random, gaps: Vec::new(), delivered: Arc::default() }
     }
 
     /// Records without end.
@@ -66,6 +67,11 @@ impl Recorder {
         }
     }
 
+    /// Returns the events that were delivered since the recorder was opened, to watch them while it records.
+    pub fn delivered(&self) -> Arc<Mutex<Vec<Key>>> {
+        Arc::clone(&self.delivered)
+    }
+
     /// Continues at a random replica.
     async fn reconnect_to_random_replica(&mut self) {
         loop {
@@ -87,6 +93,8 @@ impl Recorder {
         };
         if item["__typename"] == "StreamGap" {
             self.gaps.push(item);
+        } else if item["__typename"] == "EventDelivery" {
+            self.delivered.lock().unwrap().extend(self.reader.seen.last());
         }
         true
     }

@@ -16,8 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use futures::future::join_all;
 use serde_json::json;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 pub use self::check::Databases;
+pub use self::worker::EVENTS;
 
 use self::client::Client;
 use super::random::seeded;
@@ -59,6 +61,8 @@ pub struct Traffic {
     started: Mutex<BTreeMap<u64, i64>>,
     /// Executions whose last event was stored, as the responses said.
     finished: Mutex<BTreeSet<i64>>,
+    /// The same with the times of the responses, in their order.
+    completions: Mutex<Vec<(i64, Instant)>>,
     /// Number of requests that were repeated, by the reason.
     repeated: Mutex<BTreeMap<String, u64>>,
 }
@@ -82,6 +86,7 @@ impl Traffic {
             in_flight: Semaphore::new(size.in_flight),
             started: Mutex::default(),
             finished: Mutex::default(),
+            completions: Mutex::default(),
             repeated: Mutex::default(),
         }
     }
@@ -110,6 +115,11 @@ impl Traffic {
         (self.started.lock().unwrap().len(), self.finished.lock().unwrap().len())
     }
 
+    /// Returns the executions that were completed after the first `known` ones, with the times.
+    pub fn completions(&self, known: usize) -> Vec<(i64, Instant)> {
+        self.completions.lock().unwrap()[known..].to_vec()
+    }
+
     /// Returns the number of requests that were repeated, by the reason.
     pub fn repeated(&self) -> BTreeMap<String, u64> {
         self.repeated.lock().unwrap().clone()
@@ -130,6 +140,7 @@ impl Traffic {
 
     fn note_finished(&self, execution: i64) {
         if self.finished.lock().unwrap().insert(execution) {
+            self.completions.lock().unwrap().push((execution, Instant::now()));
             self.in_flight.add_permits(1);
         }
     }

@@ -33,6 +33,9 @@ const LEASE: u64 = 3;
 /// Interval at which an idle worker claims again.
 const IDLE: Duration = Duration::from_millis(50);
 
+/// Number of events of an execution that ran once.
+pub const EVENTS: usize = 8;
+
 /// Returns the types of the events of an execution that ran once, in order.
 pub(super) fn whole_log() -> Vec<&'static str> {
     std::iter::once("playbook_started").chain(REPORTS.into_iter().flatten().copied()).collect()

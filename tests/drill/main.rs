@@ -1,0 +1,140 @@
+//! Scale drill: a whole deployment on loopback is upgraded and rolled back, and loses one of each of its parts, under the
+//! load of whole messages. At the end each message ran once, each reader got each event once, and nothing is left over.
+//! `make drill` runs it. The report goes to docs/drill.md and docs/drill/timeline.svg.
+//!
+//! `NOETL_PREVIOUS_BIN` names the program of the previous version, with which the deployment begins; `scripts/drill`
+//! builds it. `NOETL_DRILL_SEED` and `NOETL_DRILL_CALM_SECONDS` change the load.
+
+#![allow(clippy::disallowed_methods, reason = "tests may use the clock, tasks and the environment directly")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::cast_precision_loss, reason = "figures are for people")]
+#![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
+
+mod database;
+mod report;
+mod samples;
+mod site;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::future::join_all;
+use noetl_testkit::broker_cluster::BROKERS;
+use noetl_testkit::random::seeded;
+use noetl_testkit::recorder::Recorder;
+use noetl_testkit::traffic::{Size, Traffic};
+use noetl_testkit::{eventually, sleep_in_scenario};
+
+use self::report::{Outcome, Report};
+use self::samples::Samples;
+use self::site::{DATABASES, REPLICAS, Site};
+
+const RECORDERS: u64 = 3;
+const SIZE: Size = Size { sources: 8, workers: 4, in_flight: 200 };
+/// Time that a lost part stays away.
+const AWAY: Duration = Duration::from_secs(4);
+/// Time limit of the whole drill.
+const LIMIT: Duration = Duration::from_mins(15);
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    let previous = std::env::var_os("NOETL_PREVIOUS_BIN").expect("NOETL_PREVIOUS_BIN names the previous program");
+    let drill = Box::pin(drill(previous.into()));
+    assert!(tokio::time::timeout(LIMIT, drill).await.is_ok(), "the drill did not end within {LIMIT:?}");
+}
+
+async fn drill(previous: PathBuf) {
+    let seed = setting("NOETL_DRILL_SEED", 16);
+    let mut site = Site::start(previous).await;
+    let traffic = Traffic::new(site.replica(0), &site.addresses, seed, SIZE).await;
+    let mut recorders = Vec::new();
+    for index in 0..RECORDERS {
+        recorders.push(Recorder::open(&site.addresses, seeded(seed, 1 + index)).await);
+    }
+    let samples = Samples::new(&traffic, recorders[0].delivered());
+    let steps = async {
+        run_steps(&mut site, &traffic, &samples).await;
+        traffic.stop();
+    };
+    tokio::select! {
+        _ = join_all(recorders.iter_mut().map(Recorder::record)) => {}
+        () = samples.take() => {}
+        _ = async { tokio::join!(traffic.run(), steps) } => {}
+    }
+
+    site.databases().until_at_rest().await;
+    let executions = traffic.check(&site.databases()).await;
+    let committed = site.databases().committed().await;
+    join_all(recorders.iter_mut().map(|recorder| recorder.record_until(&committed))).await;
+    for recorder in recorders {
+        recorder.check(&committed, &executions);
+    }
+    assert_eq!(site.databases().epochs().await, [1; DATABASES], "a new epoch began although no event was lost");
+    let outcome = Outcome {
+        messages: executions.len(),
+        events: committed.len(),
+        readers: RECORDERS,
+        repeated: traffic.repeated(),
+    };
+    let programs = site.programs().await;
+    site.stop().await;
+    Report { outcome, programs, samples: &samples }.write();
+}
+
+async fn run_steps(site: &mut Site, traffic: &Traffic, samples: &Samples<'_>) {
+    calm(traffic).await;
+    samples.step("migrate of the new version changes the schema", site.migrate()).await;
+    calm(traffic).await;
+    for index in 0..REPLICAS {
+        samples.step(&format!("replica {index} is replaced by the new version"), site.replace(index, true)).await;
+    }
+    calm(traffic).await;
+    samples.step("replica 2 goes back to the previous version", site.replace(2, false)).await;
+    calm(traffic).await;
+    samples.step("replica 2 is replaced by the new version again", site.replace(2, true)).await;
+    calm(traffic).await;
+    samples
+        .step("a replica is killed, and starts again", async {
+            site.kill_replica(0).await;
+            sleep_in_scenario(AWAY).await;
+            site.start_replica(0).await;
+        })
+        .await;
+    calm(traffic).await;
+    let leader = site.brokers.leader("noetl_events").await;
+    samples
+        .step("the NATS server that leads a stream is killed, and starts again", async {
+            site.brokers.kill(leader).await;
+            sleep_in_scenario(AWAY).await;
+            site.brokers.restart(leader);
+            site.brokers.stream("noetl_events", BROKERS - 1).await;
+        })
+        .await;
+    calm(traffic).await;
+    for index in 0..DATABASES {
+        let name = ["the cluster database and shard 0", "shard 1", "shard 2"][index];
+        samples.step(&format!("PostgreSQL of {name} is killed; its standby is promoted"), site.fail_over(index)).await;
+        samples.step(&format!("{name} gets a new standby"), site.add_standby(index)).await;
+        calm(traffic).await;
+    }
+    samples
+        .step("the load balancer is killed, and starts again", async {
+            site.kill_balancer().await;
+            sleep_in_scenario(AWAY).await;
+            site.start_balancer();
+        })
+        .await;
+    calm(traffic).await;
+}
+
+/// Waits until messages are completed again, and for some seconds more.
+async fn calm(traffic: &Traffic) {
+    let before = traffic.counts().1;
+    eventually("messages are completed", async || (traffic.counts().1 > before + SIZE.in_flight).then_some(())).await;
+    sleep_in_scenario(Duration::from_secs(setting("NOETL_DRILL_CALM_SECONDS", 6))).await;
+}
