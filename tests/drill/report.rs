@@ -82,7 +82,7 @@ impl Report<'_> {
         let build = if cfg!(debug_assertions) { "without optimisation" } else { "with optimisation" };
         writeln!(page, "| build of the server and of the clients | {build} |").unwrap();
         writeln!(page, "| processors for all parts and clients together | {processors} |").unwrap();
-        page.push_str("| PostgreSQL | `fsync` is off; each commit waits for the standby |\n");
+        page.push_str("| durability of PostgreSQL | `fsync` is off; each commit waits for the standby |\n");
         page.push_str(
             "\nThe rate is that of this machine under this load, and no benchmark; see [Benchmarks](benchmarks.md).\n\
              [Failover](operations/failover.md) says what to do when a part is lost.\n",
