@@ -37,6 +37,7 @@ impl Writer {
     }
 
     /// Stops after the given number of rounds, so that a client that reads more slowly comes to the end of a log.
+    #[must_use]
     pub fn at_most(self, rounds: i64) -> Self {
         Self { most_rounds: rounds, ..self }
     }
