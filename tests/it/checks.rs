@@ -328,9 +328,8 @@ async fn differences_that_a_person_must_decide_are_reported_and_left() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&QUIET).await;
     with_messages(&deployment, &server, 1).await;
-    let later = id_on(&deployment, 0, "SELECT max(event_id) FROM noetl.event")
-        .await
-        .max(id_on(&deployment, 1, "SELECT coalesce(max(event_id), 0) FROM noetl.event").await);
+    let newest = "SELECT coalesce(max(event_id), 0) FROM noetl.event";
+    let later = id_on(&deployment, 0, newest).await.max(id_on(&deployment, 1, newest).await);
     let (here, there) = (deployment.ids_on(0, later + 1, 1)[0], deployment.ids_on(1, later + 1, 2));
     let parents = format!(
         "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, last_event_id, start_time)

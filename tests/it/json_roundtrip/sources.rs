@@ -22,7 +22,7 @@ fn every_type_and_query_reads_json_with_the_decoder() {
             .skip(1)
             .filter(|derived| derived.split(")]").next().unwrap().contains("Deserialize"))
         {
-            let body = derived.split("\n}").next().unwrap();
+            let body = derived.split("\n}").next().unwrap().split(");\n").next().unwrap();
             let mut attribute = "";
             for line in body.lines().map(str::trim) {
                 let mut names = line.split(|c: char| !c.is_alphanumeric() && c != '_');
