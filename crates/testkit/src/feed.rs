@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::time::Instant;
 
 use async_nats::jetstream;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
@@ -41,6 +42,8 @@ pub struct Reader {
     /// Events that a client keeps if it handles gaps correctly: shard, position and key. At a gap with the reason
     /// `EPOCH_CHANGED`, the client discards its events from the gap's first position on.
     kept: Vec<(u64, u64, Key)>,
+    /// Time and content of the last item, heartbeats included.
+    last: (Instant, Value),
 }
 
 impl Reader {
@@ -52,8 +55,9 @@ impl Reader {
     /// Connects to an address and reads until the `CaughtUp` item.
     pub async fn open_at(url: &str, start: Value, filter: Value) -> Self {
         let live = Live::open(url, EVENTS, json!({ "start": start, "filter": filter })).await;
+        let last = (Instant::now(), Value::Null);
         let mut reader =
-            Self { live, filter, cursor: String::new(), seen: Vec::new(), items: Vec::new(), kept: Vec::new() };
+            Self { live, filter, cursor: String::new(), seen: Vec::new(), items: Vec::new(), kept: Vec::new(), last };
         reader.caught_up().await;
         reader
     }
@@ -90,6 +94,7 @@ impl Reader {
     fn note(&mut self, mut item: Value) -> Value {
         let item = item["events"].take();
         item["cursor"].as_str().expect("every item has a cursor").clone_into(&mut self.cursor);
+        self.last = (Instant::now(), item.clone());
         if item["__typename"] == "EventDelivery" {
             let key = (number(&item["event"]["executionId"]), number(&item["event"]["id"]));
             let shard = item["event"]["shard"].as_u64().unwrap();
@@ -124,7 +129,15 @@ impl Reader {
             true
         };
         let outcome = tokio::time::timeout(WAIT_TIMEOUT, read).await;
-        outcome.unwrap_or_else(|_| panic!("{} events were not delivered, such as {:?}", missing.len(), missing.first()))
+        outcome.unwrap_or_else(|_| {
+            let (lacking, (at, item)) = (missing.len(), &self.last);
+            panic!(
+                "{lacking} events were not delivered, such as {:?}; gaps {:?}; the last item came {:?} ago: {item}",
+                missing.first(),
+                self.gaps(),
+                at.elapsed()
+            )
+        })
     }
 
     /// Reads until one more event was delivered. Returns `false` if the connection ends before.
