@@ -11,7 +11,7 @@ interface Objects {
   executions: string[];
   /** Paths of subscriptions. */
   subscriptions: string[];
-  /** Executions of the dead letters. */
+  /** Executions of the dead letters, among the newest ones of both shards. */
   deadLetters: string[];
 }
 
@@ -119,7 +119,7 @@ async function unavailableShards(url: string): Promise<readonly number[]> {
 async function objectsOnBothShards(url: string): Promise<[Objects, Objects]> {
   const [executions, letters, subscriptions] = [
     await onBothShards(async () => ofExecution(url, await execute(url))),
-    await onBothShards(async () => ofExecution(url, (await deadLetters(url, 1))[0]?.executionId ?? "")),
+    await deadLettersOnBothShards(url),
     await onBothShards(() => subscriptionOfNewPath(url)),
   ];
   const of = (shard: number) => ({
@@ -142,6 +142,24 @@ async function onBothShards(add: () => Promise<Placed>): Promise<string[][]> {
     found[shard]?.push(text);
   }
   return found;
+}
+
+/** Writes dead letters until both shards have one in the first page of the list, and returns the page's. */
+async function deadLettersOnBothShards(url: string): Promise<string[][]> {
+  for (;;) {
+    await deadLetters(url, 1);
+    const { outbox } = await graphql<{ outbox: { entries: { nodes: { execution: { id: string; shard: number } }[] } } }>(
+      url,
+      `{ outbox { entries(filter: { statuses: [DEAD] }, first: 25) { nodes { execution { id shard } } } } }`,
+    );
+    const found: string[][] = [[], []];
+    for (const { execution } of outbox.entries.nodes) {
+      found[execution.shard]?.push(execution.id);
+    }
+    if (found.every((executions) => executions.length > 0)) {
+      return found;
+    }
+  }
 }
 
 async function ofExecution(url: string, id: string): Promise<Placed> {
