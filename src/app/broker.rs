@@ -14,6 +14,7 @@ pub(super) async fn connect(settings: &BrokerSettings, name: &str) -> Result<Cli
     // The client uses the process's default cryptography provider. More than one is linked, so one must be installed.
     // If one is installed already, it stays.
     let _: Result<(), _> = aws_lc_rs::default_provider().install_default();
+    metrics::gauge!("noetl_broker_up").set(0);
     // A request that is in flight when the broker dies never gets a response.
     let options = ConnectOptions::new().name(name).request_timeout(Some(Duration::from_secs(2)));
     let mut options = options.retry_on_initial_connect().require_tls(settings.tls).event_callback(tell());
@@ -36,7 +37,7 @@ pub(super) async fn connect(settings: &BrokerSettings, name: &str) -> Result<Cli
     options.max_reconnects(None).connect(&settings.addresses[..]).await
 }
 
-/// Returns a callback that logs the connection's errors. Until the connection is up again, a repeated error is logged
+/// Returns a callback that logs the connection's errors, and reports its state as a metric. Until the connection is up again, a repeated error is logged
 /// once.
 fn tell() -> impl Fn(Event) -> std::future::Ready<()> + Send + Sync + 'static {
     let last = Arc::new(Mutex::new(String::new()));
@@ -51,8 +52,13 @@ fn tell() -> impl Fn(Event) -> std::future::Ready<()> + Send + Sync + 'static {
                 }
             }
             Event::Connected => {
+                metrics::gauge!("noetl_broker_up").set(1);
                 tracing::info!("connected to the broker");
                 last.clear();
+            }
+            Event::Disconnected | Event::Closed => {
+                metrics::gauge!("noetl_broker_up").set(0);
+                tracing::debug!(%event, "event of the broker connection");
             }
             event => tracing::debug!(%event, "event of the broker connection"),
         }

@@ -3,9 +3,26 @@
 use graphql_transport::Metric;
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 69] = [
+pub const METRICS: [Metric; 74] = [
+    Metric::gauge("noetl_broker_up", &[], "Whether the connection to the broker is up: 1 or 0"),
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
     Metric::counter("noetl_catalog_named_total", &[], "Catalog entries of NoETL's server whose names were read"),
+    Metric::counter(
+        "noetl_database_connection_timeouts_total",
+        &["database"],
+        "Callers that got no connection of a pool within 3 seconds, because all were in use",
+    ),
+    Metric::counter(
+        "noetl_database_connection_waits_total",
+        &["database"],
+        "Callers that waited for a connection of a pool, because all were in use",
+    ),
+    Metric::gauge(
+        "noetl_database_connections",
+        &["database", "state"],
+        "Open connections of the pool, by state: `used` or `idle`",
+    ),
+    Metric::gauge("noetl_database_connections_max", &["database"], "Maximum number of connections of the pool"),
     Metric::gauge("noetl_database_up", &["database"], "Whether the last probe reached the database: 1 or 0"),
     Metric::counter("noetl_dedup_purged_total", &[], "Expired dedup claims that were deleted"),
     Metric::counter("noetl_dedup_swept_total", &[], "Abandoned dedup claims that were found"),

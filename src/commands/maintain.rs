@@ -1,8 +1,9 @@
 //! `maintain`: runs the housekeeping tasks once.
 
-use super::{Failure, chain, output};
+use super::{Failure, output};
 use crate::app;
 use crate::config::Config;
+use crate::runtime::causes::WithCauses;
 
 /// Runs every housekeeping task once and prints its result.
 pub(super) async fn run(config: &Config) -> Result<(), Failure> {
@@ -10,7 +11,7 @@ pub(super) async fn run(config: &Config) -> Result<(), Failure> {
     let run = app::maintain(config, |done| {
         let summary = done.outcome.unwrap_or_else(|error| {
             failed += 1;
-            format!("FAILED: {}", chain(&error))
+            format!("FAILED: {}", WithCauses(&error))
         });
         if printed.is_ok() {
             printed = output::print(&format!("{}: {}: {summary}\n", done.database, done.task));

@@ -22,6 +22,7 @@ use crate::app::{self, App, AppError};
 use crate::config::{Config, ConfigError, RequiredSettings, Sources};
 use crate::graphql::schema;
 use crate::runtime::VERSION;
+use crate::runtime::causes::WithCauses;
 use crate::runtime::supervisor::{EndedEarly, Interrupted, Signals};
 use crate::runtime::telemetry::{self, Telemetry, TelemetryError};
 use noetl_local::LocalError;
@@ -128,10 +129,10 @@ pub enum Failure {
     #[error("{0} parts could not be checked")]
     Unchecked(usize),
     /// Nothing could be checked.
-    #[error("could not check: {}", chain(.0))]
+    #[error("could not check: {}", WithCauses(.0))]
     CannotCheck(#[source] AppError),
     /// The application failed.
-    #[error("{}", chain(.0))]
+    #[error("{}", WithCauses(.0))]
     App(#[from] AppError),
 }
 
@@ -154,20 +155,6 @@ impl Failure {
             _ => ExitCode::FAILURE,
         }
     }
-}
-
-/// Returns the messages of an error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let message = error.to_string();
-        if !text.ends_with(&message) {
-            text = format!("{text}: {message}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Runs a command until it ends.

@@ -4,6 +4,7 @@
 
 use async_graphql::{Error, ErrorExtensions, SimpleObject};
 
+use crate::runtime::causes::WithCauses;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::budget::Exceeded;
@@ -94,13 +95,7 @@ pub fn field_error(error: impl Into<ServiceError>) -> Error {
         }
         return error.extend_with(|_, extensions| extensions.set("field", rejection.field.clone()));
     }
-    let mut chain = error.to_string();
-    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
-    while let Some(error) = cause {
-        chain = format!("{chain}: {error}");
-        cause = error.source();
-    }
-    tracing::error!(error = chain, "returned INTERNAL");
+    tracing::error!(error = %WithCauses(&error), "returned INTERNAL");
     error_with_code("INTERNAL", "the server failed; the server's log contains the cause".to_owned())
 }
 

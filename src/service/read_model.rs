@@ -9,6 +9,7 @@ use std::fmt;
 
 use super::error::ServiceError;
 use super::projections::Projections;
+use crate::runtime::causes::WithCauses;
 use crate::runtime::crash_point;
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::Scope;
@@ -91,7 +92,9 @@ impl ReadModel {
                 Err(error) if error.unavailable().is_some() => return Err(error),
                 // The log is not an execution's.
                 Err(error) if error.is_rejection() => {}
-                Err(error) => tracing::warn!(execution_id = %id, %error, "an execution stays without a list row"),
+                Err(error) => {
+                    tracing::warn!(execution_id = %id, error = %WithCauses(&error), "an execution stays without a list row");
+                }
             }
         }
         Ok(filled)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::Turns;
+use crate::runtime::causes::WithCauses;
 use crate::service::ids::{Ids, LEASE};
 
 /// Renews the lease until `stop`.
@@ -13,7 +14,7 @@ pub async fn run(ids: Arc<Ids>, stop: CancellationToken) {
     let mut turns = Turns::every(LEASE / 3, stop);
     while turns.next().await {
         if let Err(error) = ids.renew().await {
-            tracing::warn!(%error, "the lease on the machine id could not be renewed");
+            tracing::warn!(error = %WithCauses(&error), "the lease on the machine id could not be renewed");
         }
     }
 }

@@ -10,14 +10,6 @@ use noetl_testkit::{Deployment, QUIET, Server, eventually, own_postgres};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
-/// Runs `check`. Returns the exit code and the JSON document.
-async fn check(deployment: &Deployment, options: &[&str]) -> (i32, Value) {
-    let output = deployment.command("check").args(["--format", "json"]).args(options).output().await.unwrap();
-    let document = serde_json::from_slice(&output.stdout);
-    let document = document.unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
-    (output.status.code().unwrap(), document)
-}
-
 /// Returns the number of differences of each kind that are left.
 fn left(document: &Value) -> BTreeMap<&str, u64> {
     let differences = document["differences"].as_array().unwrap().iter();
@@ -29,13 +21,13 @@ fn left(document: &Value) -> BTreeMap<&str, u64> {
 /// find nothing.
 async fn assert_repaired(deployment: &Deployment, kind: &str, cause: impl AsyncFnOnce()) {
     cause().await;
-    let (code, found) = check(deployment, &[]).await;
+    let (code, found) = deployment.check(&[]).await;
     assert_eq!((code, left(&found)), (1, BTreeMap::from([(kind, 1)])), "{found:#}");
-    let (code, repaired) = check(deployment, &["--repair"]).await;
+    let (code, repaired) = deployment.check(&["--repair"]).await;
     assert_eq!((code, left(&repaired).len()), (0, 0), "{kind}: {repaired:#}");
     assert_eq!(repaired["differences"][0]["repaired"], 1, "{repaired:#}");
     for options in [&["--repair"][..], &[]] {
-        let (code, clean) = check(deployment, options).await;
+        let (code, clean) = deployment.check(options).await;
         assert_eq!((code, &clean["differences"]), (0, &json!([])), "{kind}");
     }
 }
@@ -74,7 +66,7 @@ async fn claims_and_executions_that_lack_each_other_are_repaired() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&QUIET).await;
     let inbox = with_messages(&deployment, &server, 20).await;
-    let (code, clean) = check(&deployment, &[]).await;
+    let (code, clean) = deployment.check(&[]).await;
     assert_eq!((code, &clean), (0, &json!({ "differences": [], "unchecked": [] })));
 
     let execution = id_on(&deployment, 0, "SELECT max(execution_id) FROM noetl.execution").await;
@@ -138,7 +130,7 @@ async fn an_execution_whose_window_has_passed_needs_no_claim() {
     run(&mut deployment.shard(0).await, past).await;
     let gone = "UPDATE noetl.subscription_dedup SET expires_at = now(); DELETE FROM noetl.subscription_dedup";
     run(&mut deployment.cluster().await, gone).await;
-    assert_eq!(check(&deployment, &[]).await.0, 0);
+    assert_eq!(deployment.check(&[]).await.0, 0);
 }
 
 #[tokio::test]
@@ -256,7 +248,7 @@ async fn rows_that_retention_left_behind_are_no_differences() {
     let claim = "INSERT INTO noetl.subscription_dedup (subscription_id, dedup_key, execution_id, state, expires_at)
                  VALUES (0, 'old', 1000000, 1, now() + interval '1 day')";
     run(&mut deployment.cluster().await, claim).await;
-    let (code, document) = check(&deployment, &[]).await;
+    let (code, document) = deployment.check(&[]).await;
     assert_eq!(code, 0, "{document:#}");
 }
 
@@ -313,14 +305,14 @@ async fn a_subscription_whose_log_is_lost_is_registered_again_under_its_id() {
     run(&mut deployment.cluster().await, tenant).await;
     let lost = format!("DELETE FROM noetl.event WHERE execution_id = {inbox}");
     run(&mut deployment.shard(0).await, &lost).await;
-    let (code, found) = check(&deployment, &[]).await;
+    let (code, found) = deployment.check(&[]).await;
     assert_eq!((code, left(&found)), (1, BTreeMap::from([("registration without log", 1), ("missing parent", 3)])));
-    let (code, repaired) = check(&deployment, &["--repair"]).await;
+    let (code, repaired) = deployment.check(&["--repair"]).await;
     assert_eq!((code, left(&repaired).len()), (0, 0), "{repaired:#}");
     let again = "SELECT count(*) FROM noetl.source_subscription WHERE state = 'REGISTERED' AND tenant_id = 'acme'
                  AND organization_id = 'west'";
     assert_eq!(deployment.sum_over_shards(again).await, 1);
-    assert_eq!(check(&deployment, &[]).await.0, 0);
+    assert_eq!(deployment.check(&[]).await.0, 0);
 }
 
 #[tokio::test]
@@ -345,7 +337,7 @@ async fn differences_that_a_person_must_decide_are_reported_and_left() {
     run(&mut deployment.shard(0).await, &other).await;
     let expected = [("unknown catalog entry", 1), ("missing parent", 1), ("log on other shard", 1)];
     for options in [&[][..], &["--repair"]] {
-        let (code, found) = check(&deployment, options).await;
+        let (code, found) = deployment.check(options).await;
         assert_eq!((code, left(&found)), (1, BTreeMap::from(expected)), "{found:#}");
     }
     let output = deployment.command("check").output().await.unwrap();
@@ -383,34 +375,34 @@ async fn differences_of_the_streams_are_reported_with_the_reaction_of_the_tailer
     with_messages(&deployment, &server, 5).await;
     deployment.until_all_published().await;
     assert!(server.stop().await.success());
-    assert_eq!(check(&deployment, &[]).await.0, 0);
+    assert_eq!(deployment.check(&[]).await.0, 0);
 
     let (context, stream) = deployment.stream(0).await;
     context.publish("noetl.events.foreign", "{}".into()).await.unwrap().await.unwrap();
-    let (code, found) = check(&deployment, &[]).await;
+    let (code, found) = deployment.check(&[]).await;
     assert_eq!((code, left(&found)), (1, BTreeMap::from([("foreign message", 1)])), "{found:#}");
     assert_eq!(found["differences"][0]["repairedBy"], "servers");
-    assert_eq!(check(&deployment, &["--repair"]).await.0, 0);
+    assert_eq!(deployment.check(&["--repair"]).await.0, 0);
     let last = stream.get_info().await.unwrap().state.last_sequence;
     stream.delete_message(last).await.unwrap();
 
     // The database is restored to a time before its last two events were published.
     let restored = "UPDATE noetl.tail_cursor SET last_sequence = last_sequence - 2";
     run(&mut deployment.shard(0).await, restored).await;
-    assert_eq!(check(&deployment, &[]).await.0, 0, "the database has the events");
+    assert_eq!(deployment.check(&[]).await.0, 0, "the database has the events");
     let lost = "DELETE FROM noetl.outbox; DELETE FROM noetl.execution
                 WHERE execution_id = (SELECT max(execution_id) FROM noetl.event);
                 DELETE FROM noetl.event WHERE execution_id = (SELECT max(execution_id) FROM noetl.event)";
     run(&mut deployment.shard(0).await, lost).await;
-    let (_, found) = check(&deployment, &[]).await;
+    let (_, found) = deployment.check(&[]).await;
     assert_eq!(left(&found)["published event missing"], 1, "{found:#}");
 
     deployment.kill_broker_and_delete_store().await;
     deployment.nats.restart().await.unwrap();
-    let (_, found) = check(&deployment, &["--repair"]).await;
+    let (_, found) = deployment.check(&["--repair"]).await;
     assert_eq!(left(&found), BTreeMap::from([("stream behind cursor", 1)]), "{found:#}");
     let _server = deployment.replica().await;
-    eventually("the servers have published again", async || (check(&deployment, &[]).await.0 == 0).then_some(())).await;
+    eventually("the servers have published again", async || (deployment.check(&[]).await.0 == 0).then_some(())).await;
 }
 
 #[tokio::test]
@@ -424,7 +416,7 @@ async fn a_part_that_cant_be_reached_is_named_and_the_others_are_checked() {
     run(&mut deployment.shard(0).await, "DELETE FROM noetl.execution").await;
     down.stop().await;
     deployment.nats.stop().await;
-    let (code, found) = check(&deployment, &[]).await;
+    let (code, found) = deployment.check(&[]).await;
     assert_eq!(code, 2);
     assert!(left(&found)["log without list row"] > 0, "{found:#}");
     let unchecked = found["unchecked"].as_array().unwrap().iter().map(|one| one["part"].as_str().unwrap());
@@ -433,7 +425,7 @@ async fn a_part_that_cant_be_reached_is_named_and_the_others_are_checked() {
 
     down.restart().await.unwrap();
     deployment.nats.restart().await.unwrap();
-    assert_eq!(check(&deployment, &["--repair"]).await.0, 0);
+    assert_eq!(deployment.check(&["--repair"]).await.0, 0);
     deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), "postgres://noetl@127.0.0.1:1/none".to_owned()));
     let output = deployment.command("check").output().await.unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -468,7 +460,7 @@ async fn the_work_of_running_servers_is_no_difference_and_a_repair_does_not_dist
     };
     let checking = async {
         for options in [&[][..], &["--repair"], &[]] {
-            let (code, found) = check(&deployment, options).await;
+            let (code, found) = deployment.check(options).await;
             assert_eq!((code, &found["differences"]), (0, &json!([])), "{found:#}");
         }
         enough.store(true, Ordering::Relaxed);

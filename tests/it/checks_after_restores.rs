@@ -108,14 +108,6 @@ async fn under_load(
     tokio::join!(backing_up, join_all((0..SENDERS).map(send)), join_all((0..PATHS).map(churn)));
 }
 
-/// Runs `check`. Returns the exit code and the differences.
-async fn check(deployment: &Deployment, options: &[&str]) -> (i32, Value) {
-    let output = deployment.command("check").args(["--format", "json"]).args(options).output().await.unwrap();
-    let document: Result<Value, _> = serde_json::from_slice(&output.stdout);
-    let document = document.unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
-    (output.status.code().unwrap(), document)
-}
-
 /// Returns the executions by dedup key, according to the logs.
 async fn executions(deployment: &Deployment) -> BTreeMap<String, Vec<i64>> {
     let mut found: BTreeMap<String, Vec<i64>> = BTreeMap::new();
@@ -140,9 +132,9 @@ async fn repair_through_kills(deployment: &Deployment) {
         child.start_kill().unwrap();
         child.wait().await.unwrap();
     }
-    let (code, found) = check(deployment, &["--repair"]).await;
+    let (code, found) = deployment.check(&["--repair"]).await;
     assert_eq!(code, 0, "{found:#}");
-    let (_, found) = check(deployment, &[]).await;
+    let (_, found) = deployment.check(&[]).await;
     for difference in found["differences"].as_array().unwrap() {
         assert_eq!(difference["repairedBy"], "servers", "{found:#}");
     }
@@ -190,7 +182,7 @@ async fn restored_in_order(order: [usize; 3]) {
     deployment.migrate().await;
     let survived = executions(&deployment).await;
     assert!(survived.len() < sent.acknowledged().len(), "nothing was lost");
-    let (code, found) = check(&deployment, &[]).await;
+    let (code, found) = deployment.check(&[]).await;
     assert_eq!(code, 1, "{found:#}");
     repair_through_kills(&deployment).await;
     let repaired = executions(&deployment).await;
@@ -232,7 +224,7 @@ async fn restored_in_order(order: [usize; 3]) {
     let committed = deployment.committed().await;
     assert!(reader.until_seen(committed.clone()).await, "the feed ended");
     reader.assert_kept_exactly(&committed);
-    eventually("nothing differs", async || (check(&deployment, &[]).await.0 == 0).then_some(())).await;
+    eventually("nothing differs", async || (deployment.check(&[]).await.0 == 0).then_some(())).await;
 }
 
 async fn assert_one_live_per_path(deployment: &Deployment) {

@@ -41,7 +41,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("feed", &["feed::wire", "noetl_domain", "runtime"]),
     ("feed::wire", &["noetl_domain"]),
     ("feed::publish", &["feed::wake_ups", "feed::wire", "noetl_domain", "noetl_storage", "runtime"]),
-    ("feed::read", &["feed::wire", "noetl_domain", "noetl_storage"]),
+    ("feed::read", &["feed::wire", "noetl_domain", "noetl_storage", "runtime::causes"]),
     ("tasks", &["feed::wire", "noetl_domain", "noetl_storage", "runtime", "service"]),
     // Resolvers: services return rows of the storage layer and values of the domain.
     (

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::NO_RELAY;
@@ -45,7 +46,7 @@ const FILL: [&str; 5] = [
      SELECT 1000 + n, 10 + k, 1, timestamp '2026-01-01' + n * interval '1 second',
             CASE k WHEN 0 THEN 'subscription.registered' ELSE 'subscription.activated' END, 'inbox' || n % 7 || '/' || n,
             CASE k WHEN 0 THEN 'REGISTERED' ELSE 'ACTIVE' END, CASE WHEN n % 5 = 0 THEN 'acme' ELSE 'default' END
-     FROM generate_series($1::bigint, $2 / 60) AS n, generate_series(0, 1) AS k",
+     FROM generate_series($1::bigint, $2 / 6) AS n, generate_series(0, 1) AS k",
     "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, status, attempts, available_at, created_at,
                                tenant_id, organization_id)
      SELECT 380000000000000000 + n % 3000 * 1000, n, 'noetl.executions.shared.x', '{}',
@@ -185,6 +186,20 @@ fn lists() -> Vec<List> {
     ]
 }
 
+/// Lists of subscriptions by path. Their other conditions have no index, because subscriptions are few.
+fn subscriptions() -> List {
+    List {
+        filter_type: "SubscriptionFilter",
+        selection: "subscriptions(FILTER) { nodes { id } pageInfo { endCursor } totalCount(upTo: 100) { value } }",
+        filters: vec![
+            json!({ "pathPrefix": "inbox" }),
+            json!({ "pathPrefix": "inbox1/8" }),
+            json!({ "pathPrefix": "inbox1/8", "statuses": ["PAUSED"] }),
+            json!({ "pathPrefix": "none" }),
+        ],
+    }
+}
+
 /// Returns the fields of an input type of the schema.
 fn fields(schema: &str, input: &str) -> BTreeSet<String> {
     let body = schema.split(&format!("\ninput {input} {{\n")).nth(1).and_then(|rest| rest.split("\n}").next());
@@ -213,18 +228,33 @@ fn every_condition_of_the_filters_has_a_case() {
 }
 
 /// The log of a PostgreSQL server.
-struct Log(File);
+struct Log {
+    file: File,
+    /// Beginning of an entry of another session that the server was writing during the last call.
+    rest: String,
+}
 
 impl Log {
+    fn open(path: &Path) -> Self {
+        Self { file: File::open(path).unwrap(), rest: String::new() }
+    }
+
     /// Returns the plans of statements that were logged since the last call. A plan follows its line with a tab.
     fn plans(&mut self) -> Vec<Value> {
-        let mut text = String::new();
-        self.0.read_to_string(&mut text).unwrap();
-        let bodies = text
-            .split("  plan:\n")
-            .skip(1)
-            .map(|rest| rest.lines().map_while(|line| line.strip_prefix('\t')).collect::<Vec<_>>().join("\n"));
-        bodies.map(|body| serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"))).collect()
+        const BEGINNING: &str = "  plan:\n";
+        let mut text = std::mem::take(&mut self.rest);
+        self.file.read_to_string(&mut text).unwrap();
+        let mut plans = Vec::new();
+        let mut entries = text.split(BEGINNING).skip(1).peekable();
+        while let Some(entry) = entries.next() {
+            let body = entry.lines().map_while(|line| line.strip_prefix('\t')).collect::<Vec<_>>().join("\n");
+            match serde_json::from_str(&body) {
+                Ok(plan) => plans.push(plan),
+                Err(error) if error.is_eof() && entries.peek().is_none() => self.rest = format!("{BEGINNING}{entry}"),
+                Err(error) => panic!("{error}: {body}"),
+            }
+        }
+        plans
     }
 }
 
@@ -283,9 +313,12 @@ impl Setup {
                     server.send_as(&token, "{ __typename }", Value::Null).await["errors"].is_null().then_some(())
                 })
                 .await;
-                for list in lists() {
-                    // No index has both the tenant and the number of claims.
-                    let has_index = |filter: &&Value| scope == "no tenant" || !filter["minAttempts"].is_i64();
+                for list in lists().into_iter().chain([subscriptions()]) {
+                    // No index has both the tenant and the number of claims, or the tenant of a subscription.
+                    let has_index = |filter: &&Value| {
+                        let every_path = filter["pathPrefix"] == "inbox";
+                        scope == "no tenant" || !(filter["minAttempts"].is_i64() || every_path)
+                    };
                     for filter in list.filters.iter().filter(has_index) {
                         let case = format!("{statistics}, {mode}, {scope}: {} {filter}", list.selection);
                         self.check_case(&server, &token, &list, filter, &case).await;
@@ -341,7 +374,7 @@ async fn every_filter_reads_few_rows_along_an_index_whatever_the_statistics_are(
     deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), deployment.cluster_dsn.clone()));
     deployment.migrate().await;
     let database = deployment.cluster().await;
-    let log = Log(File::open(folder.path().join("postgres/log")).unwrap());
+    let log = Log::open(&folder.path().join("postgres/log"));
     let mut setup = Setup { deployment, log, tokens: TokenFile::new(), database };
     run(&mut setup.database, "SET auto_explain.log_min_duration = -1").await;
     setup.fill(1, FEW).await;

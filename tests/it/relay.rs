@@ -192,7 +192,8 @@ async fn a_stopped_relay_leaves_no_row_in_flight() {
 async fn connected(server: &Server, wanted: bool) {
     eventually("the server has noticed the state of the broker", async || {
         let status = server.data("{ eventStream { connected } }", Value::Null).await;
-        (status["eventStream"]["connected"] == wanted).then_some(())
+        let is_up = server.metric("noetl_broker_up").await > 0.5;
+        (status["eventStream"]["connected"] == wanted && is_up == wanted).then_some(())
     })
     .await;
 }
@@ -215,6 +216,7 @@ async fn rows_are_not_claimed_while_the_broker_is_down() {
     assert_eq!(deployment.outbox_rows("attempts > 0").await, first);
     deployment.nats.restart().await.unwrap();
     all_published(&deployment, first + 200).await;
+    connected(&server, true).await;
     check(&messages(&deployment, STREAM).await[10..], 200);
 }
 

@@ -85,6 +85,29 @@ impl Setup {
     }
 }
 
+/// The statements of two callers hold both connections until after the others have given up.
+#[tokio::test]
+async fn callers_that_wait_for_a_connection_and_those_that_get_none_in_time_are_counted() {
+    let setup = setup("2").await;
+    let metric = async |name: &str, labels: &str| {
+        let name = format!(r#"noetl_database_connection{name}{{database="the cluster database"{labels}}}"#);
+        setup.server.metric(&name).await
+    };
+    let before = (metric("_waits_total", "").await, metric("_timeouts_total", "").await);
+    let _holder = setup.locked().await;
+    let _callers = join_all((0..6).map(|_| setup.post(SLOW))).await;
+    eventually("both connections are reported as used", async || {
+        (metric("s", r#",state="used""#).await > 1.5).then_some(())
+    })
+    .await;
+    assert!((1.5..2.5).contains(&metric("s_max", "").await));
+    assert!(metric("_waits_total", "").await >= before.0 + 4.0);
+    eventually("a caller has got no connection in time", async || {
+        (metric("_timeouts_total", "").await > before.1).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn callers_that_disconnect_free_a_pool_of_two() {
     let mut setup = setup("2").await;

@@ -8,6 +8,7 @@ use std::process::Command;
 use noetl_local::Postgres;
 use noetl_testkit::feed::{assert_exactly, run};
 use noetl_testkit::{Deployment, NOT_DURABLE, own_postgres};
+use serde_json::json;
 use sqlx::{Connection, PgConnection};
 
 /// Upgrades the data of one stopped server to the empty data of another, in both cases with the same version.
@@ -66,6 +67,8 @@ async fn an_upgraded_database_continues_in_the_same_epoch_with_the_same_transact
     new.restart().await.unwrap();
     deployment.move_to(&new);
     assert_ne!(identifier(&deployment).await, before);
+    let (code, found) = deployment.check(&[]).await;
+    assert_eq!((code, &found["differences"]), (0, &json!([])));
 
     for round in 0..2 {
         let server = deployment.replica().await;

@@ -16,10 +16,11 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection as _, Executor};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use super::cancel::{Backend, Canceller};
+use super::error::DatabaseName;
 use super::session_settings;
 
 /// Maximum time that a user waits for a connection.
@@ -50,6 +51,7 @@ pub(super) struct Pool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    database: DatabaseName,
     options: PgConnectOptions,
     /// Maximum number of connections.
     size: u32,
@@ -116,9 +118,10 @@ impl Drop for Counted {
 }
 
 impl Pool {
-    /// Creates a pool of at most `size` connections, which are opened on demand.
-    pub(super) fn new(options: PgConnectOptions, size: u32) -> Self {
+    /// Creates a pool of at most `size` connections to a database, which are opened on demand.
+    pub(super) fn new(database: DatabaseName, options: PgConnectOptions, size: u32) -> Self {
         Self(Arc::new(Shared {
+            database,
             canceller: Canceller::new(options.clone()),
             options,
             size,
@@ -135,16 +138,42 @@ impl Pool {
         (self.0.open.load(Ordering::Relaxed), self.0.idle().len())
     }
 
+    /// Returns the maximum number of connections.
+    pub(super) fn limit(&self) -> u32 {
+        self.0.size
+    }
+
     /// Waits for a connection, up to [`ACQUIRE_DEADLINE`].
     async fn acquire(&self, planning: Planning) -> sqlx::Result<Connection> {
+        let deadline = tokio::time::Instant::now() + ACQUIRE_DEADLINE;
+        let place = self.place(deadline).await?;
         let mut refusal = None;
-        let taken = timeout(ACQUIRE_DEADLINE, self.take(planning, &mut refusal)).await;
+        let taken = timeout_at(deadline, self.take(place, planning, &mut refusal)).await;
         taken.unwrap_or_else(|_| Err(refusal.unwrap_or(sqlx::Error::PoolTimedOut)))
     }
 
-    async fn take(&self, planning: Planning, refusal: &mut Option<sqlx::Error>) -> sqlx::Result<Connection> {
+    /// Waits until fewer connections are in use than the pool may have.
+    async fn place(&self, deadline: tokio::time::Instant) -> sqlx::Result<OwnedSemaphorePermit> {
+        let places = &self.0.places;
+        if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+            return Ok(place);
+        }
+        let database = self.0.database.to_string();
+        metrics::counter!("noetl_database_connection_waits_total", "database" => database.clone()).increment(1);
+        let Ok(place) = timeout_at(deadline, Arc::clone(places).acquire_owned()).await else {
+            metrics::counter!("noetl_database_connection_timeouts_total", "database" => database).increment(1);
+            return Err(sqlx::Error::PoolTimedOut);
+        };
         // The semaphore is never closed.
-        let place = Arc::clone(&self.0.places).acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
+        place.map_err(|_| sqlx::Error::PoolClosed)
+    }
+
+    async fn take(
+        &self,
+        place: OwnedSemaphorePermit,
+        planning: Planning,
+        refusal: &mut Option<sqlx::Error>,
+    ) -> sqlx::Result<Connection> {
         loop {
             let mut open = match self.0.take_idle(planning) {
                 Some(idle) => idle,

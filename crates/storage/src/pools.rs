@@ -72,8 +72,8 @@ impl Database {
     #[must_use]
     pub fn new(name: DatabaseName, options: PgConnectOptions, connections: u32) -> Self {
         let options = options.application_name("noetl-graphql").options(session_settings::UNLIMITED);
-        let pool = Pool::new(options.clone().options(session_settings::POOLED), connections);
-        let leases = Pool::new(options.clone().options(session_settings::POOLED), LEASE_CONNECTIONS);
+        let pool = Pool::new(name, options.clone().options(session_settings::POOLED), connections);
+        let leases = Pool::new(name, options.clone().options(session_settings::POOLED), LEASE_CONNECTIONS);
         let half = || Semaphore::new((connections as usize / 2).max(1));
         let (holders, long) = (half(), half());
         let (latency_micros, slow_probes) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
@@ -184,6 +184,12 @@ impl Database {
     #[must_use]
     pub fn pool_size(&self) -> (u32, usize) {
         self.pool.size()
+    }
+
+    /// Returns the maximum number of connections in the pool.
+    #[must_use]
+    pub fn pool_limit(&self) -> u32 {
+        self.pool.limit()
     }
 
     /// Runs one operation under the deadline and classifies its error. Fails at once if the database is down.

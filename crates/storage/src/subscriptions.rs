@@ -169,6 +169,32 @@ pub async fn of_path(shard: &Database, scope: &Scope, path: &str) -> Result<Opti
     Ok(row.map(SubscriptionRow::from))
 }
 
+/// Maximum number of subscriptions of a path prefix that a list sorts. More of them are frequent enough among all
+/// subscriptions to be found in the order of the list.
+const MAX_OF_PREFIX: i64 = 2000;
+
+/// Returns the ids to which a filter restricts a list: its own, or those of the subscriptions with the path prefix.
+/// `Ok(None)`: there are none, or more than [`MAX_OF_PREFIX`].
+async fn restricted_ids(shard: &Database, filter: &SubscriptionFilter) -> Result<Option<Vec<i64>>, StorageError> {
+    if let Some(ids) = &filter.ids {
+        return Ok(Some(ids.iter().map(|id| id.get()).collect()));
+    }
+    let Some(prefix) = &filter.path_prefix else { return Ok(None) };
+    // No text of the database is after the last character of Unicode.
+    let found = sqlx::query_scalar!(
+        r#"SELECT execution_id FROM noetl.event
+           WHERE node_name IS NOT NULL
+             AND left(coalesce(event_type, ''), 160) COLLATE "C" = 'subscription.registered'
+             AND left(node_name, 160) COLLATE "C" >= left($1, 160)
+             AND left(node_name, 160) COLLATE "C" <= left($1, 160) || chr(1114111)
+           LIMIT $2"#,
+        prefix,
+        MAX_OF_PREFIX + 1,
+    );
+    let found = shard.run(found.fetch_all(shard.pool())).await?;
+    Ok(i64::try_from(found.len()).is_ok_and(|count| count <= MAX_OF_PREFIX).then_some(found))
+}
+
 /// Expands to the statement of a list of subscriptions. `$with` precedes it, and `$source` has the
 /// subscriptions that it reads.
 macro_rules! listed {
@@ -211,6 +237,7 @@ macro_rules! listed {
 /// Returns the candidates of a page in the scope, in the range's direction. A list is ordered by the time of the
 /// registration, then by id.
 ///
+/// The subscriptions of a path prefix are looked up by path, unless they are many.
 /// A page with a condition on states is read from the newest 1000 subscriptions of the range. If they do not fill it, it
 /// is read from the subscriptions that have an event with such a state.
 #[tracing::instrument(level = "debug", name = "sql.subscriptions.list", skip_all, fields(database = %shard.name()))]
@@ -221,7 +248,7 @@ pub async fn list(
     range: PositionRange,
 ) -> Result<Vec<SubscriptionRow>, StorageError> {
     let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
-    let ids: Option<Vec<i64>> = filter.ids.as_ref().map(|all| all.iter().map(|id| id.get()).collect());
+    let ids = restricted_ids(shard, filter).await?;
     macro_rules! run {
         ($with:literal, $source:literal, $order:literal) => {
             shard
@@ -294,7 +321,7 @@ pub async fn count(
     limit: i64,
 ) -> Result<i64, StorageError> {
     let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
-    let ids: Option<Vec<i64>> = filter.ids.as_ref().map(|all| all.iter().map(|id| id.get()).collect());
+    let ids = restricted_ids(shard, filter).await?;
     let count = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM (
                SELECT 1 FROM noetl.source_subscription

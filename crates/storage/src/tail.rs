@@ -77,6 +77,19 @@ pub enum History {
     Other,
 }
 
+impl History {
+    /// Returns the relation. `other` is true if the server or its transaction ids differ, and `continued` if the timeline
+    /// differs. An upgrade changes both and keeps the data.
+    pub(super) fn of(upgraded: bool, other: bool, continued: bool) -> Self {
+        match (other, continued) {
+            _ if upgraded => Self::Same,
+            (true, _) => Self::Other,
+            (_, true) => Self::Continued,
+            _ => Self::Same,
+        }
+    }
+}
+
 /// Status of a shard's feed.
 #[derive(Debug, Clone)]
 pub struct TailStatus {
@@ -183,12 +196,7 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
         feed_epoch: row.feed_epoch,
         last_sequence: row.last_sequence,
         stream_created: row.stream_created,
-        history: match (row.moved || row.ahead, row.continued) {
-            _ if upgraded => History::Same,
-            (true, _) => History::Other,
-            (_, true) => History::Continued,
-            _ => History::Same,
-        },
+        history: History::of(upgraded, row.moved || row.ahead, row.continued),
         owner: FeedOwner {
             feed: FeedId::new(row.feed_id.as_u128()),
             system_identifier: row.here,

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use noetl_local::{NatsOptions, NatsServer, Postgres};
+use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::process::Command;
@@ -113,6 +114,14 @@ impl Deployment {
         let mut command = Command::new(binary());
         command.arg(name).env_clear().envs(self.env.iter().cloned()).stdin(Stdio::null()).kill_on_drop(true);
         command
+    }
+
+    /// Runs `check` with these options. Returns its exit code and its JSON document.
+    pub async fn check(&self, options: &[&str]) -> (i32, Value) {
+        let output = self.command("check").args(["--format", "json"]).args(options).output().await.unwrap();
+        let document = serde_json::from_slice(&output.stdout);
+        let document = document.unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+        (output.status.code().unwrap(), document)
     }
 
     /// Starts a replica.

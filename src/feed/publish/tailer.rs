@@ -22,6 +22,7 @@ use crate::feed::publish::repeated::LastFailure;
 use crate::feed::publish::rivals::{Leader, Rivals};
 use crate::feed::wake_ups;
 use crate::feed::wire::names::StreamNames;
+use crate::runtime::causes::WithCauses;
 use crate::runtime::wake::WakeUps;
 use noetl_domain::event::EventKey;
 use noetl_domain::shard::ShardIndex;
@@ -163,7 +164,7 @@ impl Tailer {
             Err(error) = self.publish_unless_rivals(cursor, stood_back) => Some(error),
         };
         self.show_leadership(false);
-        let failure = outcome.as_ref().map(ToString::to_string);
+        let failure = outcome.as_ref().map(|lost| WithCauses(lost).to_string());
         match &failure {
             Some(error) if failures.is_new(error) => {
                 tracing::warn!(shard = self.shard, fence, error, "stopped being the leader of the event feed");
@@ -171,7 +172,8 @@ impl Tailer {
             Some(error) => tracing::debug!(shard = self.shard, fence, error, "the failure lasts"),
             None => {}
         }
-        if let Err(error) = tail::release(&self.database, fence, failure.as_deref()).await {
+        let reason = outcome.as_ref().map(ToString::to_string);
+        if let Err(error) = tail::release(&self.database, fence, reason.as_deref()).await {
             tracing::debug!(shard = self.shard, %error, "the lease was not released and will expire");
         }
         match outcome {
@@ -380,7 +382,8 @@ impl Tailer {
                     self.complete(turn, number, sequence, index, appended).await?;
                     return Ok(FinishedBatch { sequence, events: index + appended });
                 }
-                Err(PublishError::OutOfStep) => {
+                Err(error @ PublishError::OutOfStep) => {
+                    tracing::debug!(shard = self.shard, batch = number, after = end.sequence, index, %error, "tries again");
                     metrics::counter!("noetl_tailer_refused_total", "shard" => self.shard.to_string()).increment(1);
                 }
                 // Earlier messages of this attempt may be duplicates too: not each has an acknowledgement of its own.

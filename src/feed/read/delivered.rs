@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 use crate::feed::read::error::ReadError;
 use crate::feed::wire::cursor::Position;
 use crate::feed::wire::envelope::{Discard, Mark};
+use crate::runtime::causes::WithCauses;
 use noetl_domain::event::Event;
 use noetl_domain::feed::FeedId;
 use noetl_domain::ids::Id;
@@ -169,7 +170,7 @@ async fn complete(databases: Databases, published: LiveEvent) -> LiveEvent {
         Ok(Some(whole)) => LiveEvent { event: Arc::new(whole), partial: false },
         Ok(None) => published,
         Err(error) => {
-            tracing::warn!(%execution, %event, %error, "a large event is delivered without its large fields");
+            tracing::warn!(%execution, %event, error = %WithCauses(&error), "a large event is delivered without its large fields");
             metrics::counter!("noetl_stream_incomplete_events_total").increment(1);
             published
         }

@@ -12,6 +12,7 @@ use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::updates::Found;
 use crate::graphql::updates::list::{Changed, Row};
+use crate::runtime::causes::WithCauses;
 use crate::service::error::ServiceError;
 use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
@@ -146,7 +147,7 @@ async fn fold(services: &Services, ids: &[Id], found: &mut HashMap<Id, CurrentEx
         return;
     };
     for (shard, error) in failed {
-        tracing::warn!(shard, %error, "executions are shown as listed, because their logs can't be folded");
+        tracing::warn!(shard, error = %WithCauses(&error), "executions are shown as listed, because their logs can't be folded");
     }
     for (id, state) in states {
         let state = &state.projection.state;

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use crate::feed::read::hub::Hub;
 use crate::graphql::context::Services;
 use crate::graphql::scalars::BigInt;
+use crate::runtime::causes::WithCauses;
 use crate::service::error::ServiceError;
 use crate::service::feed::{self, FeedStatus};
 use noetl_domain::shard::ShardIndex;
@@ -115,7 +116,9 @@ impl EventStreamShard {
 
 impl EventStreamShard {
     fn new(shard: ShardIndex, stream: String, status: Result<FeedStatus, ServiceError>) -> Self {
-        let status = status.inspect_err(|error| tracing::warn!(shard, %error, "the tail cursor can't be read")).ok();
+        let status = status
+            .inspect_err(|error| tracing::warn!(shard, error = %WithCauses(error), "the tail cursor can't be read"))
+            .ok();
         Self { shard, stream, status }
     }
 }

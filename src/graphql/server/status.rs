@@ -15,6 +15,7 @@ use super::shards::{Shard, shards};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::outbox::stats::OutboxStats;
+use crate::runtime::causes::WithCauses;
 use crate::runtime::clock;
 use crate::service::error::Rejection;
 use noetl_domain::tenant::Scope;
@@ -56,7 +57,9 @@ impl StatusCache {
         let read = async {
             metrics::counter!("noetl_status_polls_total").increment(1);
             let (event_stream, outbox) = tokio::join!(event_stream(services), OutboxStats::read(services, scope));
-            let outbox = outbox.inspect_err(|error| tracing::warn!(%error, "the outbox can't be counted")).ok();
+            let outbox = outbox
+                .inspect_err(|error| tracing::warn!(error = %WithCauses(error), "the outbox can't be counted"))
+                .ok();
             SystemStatus { at: clock::now(), cursor: None, shards: shards(services), event_stream, outbox }
         };
         self.0.get_with(scope.clone(), read).await

@@ -27,6 +27,7 @@ use super::error::ServiceError;
 use super::executions::Executions;
 use super::projections::Projections;
 use super::subscriptions::Subscriptions;
+use crate::runtime::causes::WithCauses;
 use findings::Findings;
 use kinds::Kind;
 use noetl_storage::pools::{Database, Databases};
@@ -105,7 +106,7 @@ impl Check {
     /// id, because an id could be issued again.
     pub async fn ids(&mut self, repair: bool) {
         if let Err(error) = ids::compare(&self.reach, repair, &mut self.findings).await {
-            self.findings.could_not_check("ids", chain(&error));
+            self.findings.could_not_check("ids", WithCauses(&error).to_string());
         }
     }
 
@@ -119,7 +120,7 @@ impl Check {
         if let Some(repairer) = repairer
             && let Err(error) = repairer.subscriptions.finish_open().await
         {
-            findings.could_not_check("open registrations", chain(&error));
+            findings.could_not_check("open registrations", WithCauses(&error).to_string());
         }
         for shard in reach.up() {
             look(&subscriptions::LiveSubscriptions { reach, shard }, repairer, findings).await;
@@ -148,7 +149,10 @@ impl Check {
 /// Compares a table, and adds its differences to the findings.
 async fn look<S: Subject>(subject: &S, repairer: Option<&Repairer>, findings: &mut Findings) {
     if let Err(error) = compare(subject, repairer, findings).await {
-        findings.could_not_check(format!("{} of {}", subject.name(), subject.database().name()), chain(&error));
+        findings.could_not_check(
+            format!("{} of {}", subject.name(), subject.database().name()),
+            WithCauses(&error).to_string(),
+        );
     }
 }
 
@@ -207,13 +211,4 @@ async fn settle<S: Subject>(
         }
     }
     Ok(())
-}
-
-/// Returns the messages of an error and its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| {
-        let cause = cause.to_string();
-        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
-    })
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chain;
 use super::findings::Findings;
+use crate::runtime::causes::WithCauses;
 use crate::service::error::ServiceError;
 use crate::service::shards::by_shard;
 use noetl_domain::ids::Id;
@@ -27,7 +27,7 @@ impl Reach {
         for (index, shard) in (0..).zip(databases.shards()) {
             match check::partitions(shard).await {
                 Ok(found) => drop(partitions.insert(index, found)),
-                Err(error) => findings.could_not_check(shard.name().to_string(), chain(&error)),
+                Err(error) => findings.could_not_check(shard.name().to_string(), WithCauses(&error).to_string()),
             }
         }
         Self { databases, partitions }

@@ -5,6 +5,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use super::start::DedupKey;
+use crate::runtime::causes::WithCauses;
 use crate::runtime::coalesce::Flight;
 use crate::service::error::ServiceError;
 use noetl_domain::actor::Actor;
@@ -106,7 +107,7 @@ impl Flight for SettleFlight {
     /// Settles the claims of these executions. If that fails, the next duplicate or the sweeper settles them.
     async fn carry_out(&self, (): &(), executions: Vec<i64>, _: bool) -> Result<Vec<()>, ServiceError> {
         if let Err(error) = dedup::settle(&self.cluster, &executions).await {
-            tracing::warn!(%error, claims = executions.len(), "could not settle dedup claims; the sweeper will");
+            tracing::warn!(error = %WithCauses(&error), claims = executions.len(), "could not settle dedup claims; the sweeper will");
         }
         crate::runtime::crash_point::reach("execute.settled");
         Ok(vec![(); executions.len()])

@@ -9,6 +9,7 @@ use super::claims::KeyClaim;
 use super::create::Failures;
 use super::request::check_key;
 use super::start::{DedupKey, Results, Start};
+use crate::runtime::causes::WithCauses;
 use crate::runtime::clock;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::execution::{Creation, dedup_scope};
@@ -108,7 +109,7 @@ impl Executions {
             return;
         }
         if let Err(error) = dedup::settle(self.databases.cluster(), created).await {
-            tracing::warn!(%error, claims = created.len(), "could not settle dedup claims; the sweeper will");
+            tracing::warn!(error = %WithCauses(&error), claims = created.len(), "could not settle dedup claims; the sweeper will");
         }
     }
 

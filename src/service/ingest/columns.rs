@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::Instant;
 
+use crate::runtime::causes::WithCauses;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::ingest::{self, OtherColumns};
 use noetl_storage::pools::Databases;
@@ -40,7 +41,9 @@ impl Columns {
             return recent;
         }
         let read = ingest::other_columns(&databases.shards()[usize::from(shard)]).await;
-        let read = read.inspect_err(|error| tracing::warn!(shard, %error, "the columns of events can't be read"));
+        let read = read.inspect_err(
+            |error| tracing::warn!(shard, error = %WithCauses(error), "the columns of events can't be read"),
+        );
         let columns = Arc::new(read.ok()?);
         self.lock().insert(shard, Recent { at: Instant::now(), columns: Arc::clone(&columns) });
         Some(columns)

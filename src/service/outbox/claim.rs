@@ -9,6 +9,7 @@ use futures::future::join_all;
 use super::dead::NewlyDead;
 use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
+use crate::runtime::causes::WithCauses;
 use crate::service::bounds::check_text;
 use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::outbox::{MAX_ATTEMPTS, OutboxId, truncated_error};
@@ -171,7 +172,7 @@ impl Outbox {
         let marked = match outbox::mark_dead(self.database(shard), &failures).await {
             Ok(marked) => marked,
             Err(error) => {
-                tracing::warn!(shard, %error, "could not mark outbox rows as DEAD");
+                tracing::warn!(shard, error = %WithCauses(&error), "could not mark outbox rows as DEAD");
                 return false;
             }
         };

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::future::{join, join_all};
 
 use super::Subscriptions;
+use crate::runtime::causes::WithCauses;
 use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::State;
@@ -63,7 +64,7 @@ impl Subscriptions {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(shard = index, %error, "could not read the backlog of subscriptions");
+                    tracing::warn!(shard = index, error = %WithCauses(&error), "could not read the backlog of subscriptions");
                     unavailable.insert(index);
                     failure = Some(error);
                 }

@@ -1,6 +1,7 @@
 //! Housekeeping of registrations: fulfilling the intents of crashed callers.
 
 use super::Subscriptions;
+use crate::runtime::causes::WithCauses;
 use crate::service::error::ServiceError;
 use noetl_storage::registry;
 
@@ -31,7 +32,9 @@ impl Subscriptions {
             for path in &paths {
                 match self.finish(path).await {
                     Ok(()) => tracing::info!(path, "finished an abandoned registration"),
-                    Err(error) => tracing::warn!(path, %error, "could not finish an abandoned registration"),
+                    Err(error) => {
+                        tracing::warn!(path, error = %WithCauses(&error), "could not finish an abandoned registration");
+                    }
                 }
             }
             found += paths.len();

@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::feed::wire::names::StreamNames;
+use crate::runtime::causes::WithCauses;
 use crate::runtime::crash_point;
 use crate::runtime::stalls::Stalls;
 use crate::service::projections::{Advances, Projections};
@@ -102,15 +103,18 @@ impl Notification {
     /// Returns the acknowledgement: positive unless the execution could not be advanced for a reason that may be
     /// temporary.
     fn acknowledgement(&self, advances: &Advances) -> AckKind {
-        match self.execution.and_then(|id| advances.get(&id)) {
+        match self.execution.and_then(|id| Some((id, advances.get(&id)?))) {
             // Reads still return the exact state, from the log. A later event tries again.
-            Some(Err(error)) if error.unavailable().is_none() && self.delivered >= MAX_DELIVERIES => {
+            Some((execution, Err(error))) if error.unavailable().is_none() && self.delivered >= MAX_DELIVERIES => {
                 metrics::counter!("noetl_projector_given_up_messages_total").increment(1);
+                let (error, delivered) = (WithCauses(error), self.delivered);
+                tracing::error!(%execution, %error, delivered, "the projector gave up an execution until its next event");
                 AckKind::Ack
             }
-            Some(Err(error)) if !error.is_rejection() => {
+            Some((execution, Err(error))) if !error.is_rejection() => {
                 metrics::counter!("noetl_projector_deferred_messages_total").increment(1);
-                tracing::warn!(%error, delivered = self.delivered, "an execution can't be advanced now");
+                let (error, delivered) = (WithCauses(error), self.delivered);
+                tracing::warn!(%execution, %error, delivered, "an execution can't be advanced now");
                 let doublings = self.delivered.clamp(1, 16) - 1;
                 AckKind::Nak(Some(RETRY.saturating_mul(1 << doublings).min(MAX_RETRY)))
             }

@@ -7,7 +7,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use sqlx::Connection;
 
-use super::logging_replica;
+use super::{break_projections, logging_replica};
 
 #[tokio::test]
 async fn a_slow_operation_is_logged_without_its_variables_and_without_colours() {
@@ -89,4 +89,22 @@ async fn the_line_of_a_lifecycle_change_names_the_caller() {
     let log = fs::read_to_string(log.path()).unwrap();
     let line = log.lines().find(|line| line.contains("source subscription changed"));
     assert!(line.is_some_and(|line| line.contains("actor=\"ann\"")), "{line:?}");
+}
+
+#[tokio::test]
+async fn an_execution_that_can_t_be_advanced_is_logged_with_the_cause() {
+    let deployment = Deployment::start(0).await;
+    let (server, log) = logging_replica(&deployment, &[]).await;
+    deployment.feeds_begun().await;
+    break_projections(&deployment).await;
+    deployment.commit(4711, 1..=1).await;
+    let line = eventually("the projector has tried", async || {
+        let log = fs::read_to_string(log.path()).unwrap();
+        log.lines().find(|line| line.contains("an execution can't be advanced now")).map(str::to_owned)
+    })
+    .await;
+    for part in [" WARN ", "execution=4711 ", "relation \"noetl.projection_snapshot\" does not exist", "delivered=1"] {
+        assert!(line.contains(part), "no {part} in {line}");
+    }
+    assert!(server.stop().await.success());
 }

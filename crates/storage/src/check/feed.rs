@@ -4,6 +4,7 @@ use crate::error::StorageError;
 use crate::pools::Database;
 use crate::tail::History;
 use crate::tail_overlap::PublishedEvent;
+use crate::tail_upgrade;
 use noetl_domain::feed::FeedId;
 
 /// Position of a feed.
@@ -24,22 +25,20 @@ pub struct FeedPosition {
 pub async fn position(shard: &Database) -> Result<Option<FeedPosition>, StorageError> {
     let row = sqlx::query!(
         r#"SELECT feed_id, last_sequence, stream_created,
-                  control.system_identifier <> cursor.system_identifier
-                  OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot()) AS "other!",
+                  control.system_identifier <> cursor.system_identifier AS "moved!",
+                  pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot()) AS "ahead!",
                   ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer <> cursor.timeline
                       AS "continued!"
            FROM noetl.tail_cursor AS cursor, pg_control_system() AS control"#
     );
-    let row = shard.run(row.fetch_optional(shard.pool())).await?;
-    Ok(row.map(|row| FeedPosition {
+    let Some(row) = shard.run(row.fetch_optional(shard.pool())).await? else { return Ok(None) };
+    // The leader will recognize it in the same way.
+    let upgraded = row.moved && !row.ahead && tail_upgrade::is_upgraded(shard).await?;
+    Ok(Some(FeedPosition {
         feed: FeedId::new(row.feed_id.as_u128()),
         last_sequence: row.last_sequence,
         stream_created: row.stream_created,
-        history: match (row.other, row.continued) {
-            (true, _) => History::Other,
-            (false, true) => History::Continued,
-            (false, false) => History::Same,
-        },
+        history: History::of(upgraded, row.moved || row.ahead, row.continued),
     }))
 }
 
