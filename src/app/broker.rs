@@ -37,8 +37,8 @@ pub(super) async fn connect(settings: &BrokerSettings, name: &str) -> Result<Cli
     options.max_reconnects(None).connect(&settings.addresses[..]).await
 }
 
-/// Returns a callback that logs the connection's errors, and reports its state as a metric. Until the connection is up again, a repeated error is logged
-/// once.
+/// Returns a callback that logs the connection's errors, and reports its state as a metric. Until the connection is up
+/// again, a repeated error is logged once.
 fn tell() -> impl Fn(Event) -> std::future::Ready<()> + Send + Sync + 'static {
     let last = Arc::new(Mutex::new(String::new()));
     move |event| {

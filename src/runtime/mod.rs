@@ -1,5 +1,5 @@
-//! Parts that every task of the process needs: the clock, wake-ups, shared statements,
-//! the supervisor, crash points, causes of errors and telemetry.
+//! Parts that every task of the process needs: the clock, wake-ups, shared statements, the supervisor, crash points,
+//! causes of errors and telemetry.
 
 pub mod causes;
 pub mod clock;
