@@ -83,7 +83,7 @@ pub const METRICS: [Metric; 74] = [
     Metric::counter(
         "noetl_projector_deferred_messages_total",
         &[],
-        "Messages that the projector returned to the broker",
+        "Messages that the projector could not process and tries again, counted at each attempt",
     ),
     Metric::counter("noetl_projector_foreign_messages_total", &[], "Messages of the stream that are not events"),
     Metric::counter(

@@ -9,7 +9,7 @@ use async_nats::jetstream::stream::Stream;
 use futures::StreamExt;
 use futures::future::join_all;
 use noetl_testkit::projections::insert_step_event;
-use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually, sleep_in_scenario};
+use noetl_testkit::{Deployment, NOT_DURABLE, Server, WAIT_TIMEOUT, eventually, own_postgres, sleep_in_scenario};
 use serde_json::{Value, json};
 
 const CONSUMER: &str = "noetl_graphql_projector";
@@ -118,6 +118,40 @@ async fn a_message_is_acknowledged_only_after_its_projection_is_stored() {
         let server = deployment.replica().await;
         current(&server, id, 1).await;
     }
+}
+
+/// If a failed message were returned to the broker, its next delivery would come after a pause that doubles each time.
+#[tokio::test]
+async fn messages_are_kept_while_a_shard_is_down_and_processed_when_it_returns() {
+    const EXECUTIONS: usize = 20;
+    const ATTEMPTS: f64 = 4.0;
+    let ((_cluster_folder, cluster), (_folder, mut shard)) =
+        tokio::join!(own_postgres(&[NOT_DURABLE]), own_postgres(&[NOT_DURABLE]));
+    let deployment = Deployment::on_servers(&cluster.dsn("own"), &[&shard.dsn("own")]).await;
+    let publisher = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
+    deployment.feeds_begun().await;
+    for _ in 0..EXECUTIONS {
+        publisher.start_execution().await;
+    }
+    deployment.until_all_published().await;
+    assert!(publisher.stop().await.success());
+
+    shard.kill_9().await;
+    let server = deployment.replica().await;
+    eventually("every message was tried several times", async || {
+        let attempts = server.metric("noetl_projector_deferred_messages_total").await;
+        (attempts >= ATTEMPTS * 20.0).then_some(())
+    })
+    .await;
+    shard.restart().await.unwrap();
+    assert_all_acknowledged(&deployment).await;
+    let snapshots = "SELECT count(*) FROM noetl.projection_snapshot";
+    assert_eq!(deployment.sum_over_shards(snapshots).await, i64::try_from(EXECUTIONS).unwrap());
+    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
+    let stream = jetstream::new(client).get_stream("noetl_events").await.unwrap();
+    let mut consumer: PullConsumer = stream.get_consumer(CONSUMER).await.unwrap();
+    let info = consumer.info().await.unwrap();
+    assert_eq!((info.delivered.consumer_sequence, info.num_redelivered), (EXECUTIONS as u64, 0));
 }
 
 #[tokio::test]

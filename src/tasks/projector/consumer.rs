@@ -14,7 +14,7 @@ use super::{BATCH, BoxError};
 /// Consumer that all replicas share. NoETL's own projector uses `noetl_projector`.
 const CONSUMER: &str = "noetl_graphql_projector";
 /// Time after which an unacknowledged message is delivered again.
-const ACK_WAIT: Duration = Duration::from_secs(30);
+pub(super) const ACK_WAIT: Duration = Duration::from_secs(30);
 /// Time from one check of the consumer to the next.
 const CHECK_EVERY: Duration = Duration::from_secs(3);
 /// Number of consecutive checks without a message after which the projector counts as stalled.

@@ -2,8 +2,11 @@
 //! execution, then acknowledges the message.
 //!
 //! A message only names an execution whose log has grown; the events are read from the shard. So a message does no harm
-//! if it is a duplicate, late, or delivered to two replicas, or if the process crashes before it acknowledges. If an
-//! execution could not be advanced, its messages are returned to the broker and delivered again later.
+//! if it is a duplicate, late, or delivered to two replicas, or if the process crashes before it acknowledges.
+//!
+//! While a database is unavailable, the projector keeps the messages and tries again every second. So snapshots and lists
+//! are current soon after its return, however long it was away. If an execution could not be advanced for another
+//! reason, its messages are returned to the broker and delivered again later, each time after a longer pause.
 //!
 //! Source subscriptions have logs too, but no state that is stored, so their events are only acknowledged.
 //!
@@ -28,7 +31,7 @@ use crate::runtime::causes::WithCauses;
 use crate::runtime::crash_point;
 use crate::runtime::stalls::Stalls;
 use crate::service::projections::{Advances, Projections};
-use consumer::Receipts;
+use consumer::{ACK_WAIT, Receipts};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::is_of_subscription;
 use noetl_domain::shard::ShardIndex;
@@ -48,7 +51,8 @@ const PULL_EXPIRY: Duration = Duration::from_secs(20);
 /// available.
 const MAX_DELIVERIES: u32 = 8;
 const RETRY: Duration = Duration::from_secs(1);
-const MAX_RETRY: Duration = Duration::from_mins(5);
+/// Longest pause before a message is delivered again.
+const MAX_RETRY: Duration = Duration::from_mins(1);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -101,11 +105,12 @@ impl Notification {
     }
 
     /// Returns the acknowledgement: positive unless the execution could not be advanced for a reason that may be
-    /// temporary.
-    fn acknowledgement(&self, advances: &Advances) -> AckKind {
-        match self.execution.and_then(|id| Some((id, advances.get(&id)?))) {
+    /// temporary. `None`: a database is unavailable, so the message is kept.
+    fn acknowledgement(&self, advances: &Advances) -> Option<AckKind> {
+        Some(match self.execution.and_then(|id| Some((id, advances.get(&id)?))) {
+            Some((_, Err(error))) if error.unavailable().is_some() => return None,
             // Reads still return the exact state, from the log. A later event tries again.
-            Some((execution, Err(error))) if error.unavailable().is_none() && self.delivered >= MAX_DELIVERIES => {
+            Some((execution, Err(error))) if error.timed_out().is_none() && self.delivered >= MAX_DELIVERIES => {
                 metrics::counter!("noetl_projector_given_up_messages_total").increment(1);
                 let (error, delivered) = (WithCauses(error), self.delivered);
                 tracing::error!(%execution, %error, delivered, "the projector gave up an execution until its next event");
@@ -122,7 +127,7 @@ impl Notification {
                 metrics::counter!("noetl_projector_messages_total").increment(1);
                 AckKind::Ack
             }
-        }
+        })
     }
 }
 
@@ -181,19 +186,39 @@ impl Projector {
         Ok(())
     }
 
-    async fn project(&self, notifications: Vec<Notification>) -> Result<(), BoxError> {
-        let ids: BTreeSet<Id> = notifications.iter().filter_map(|one| one.execution).collect();
-        crash_point::reach("projector.taken");
-        let advances = self.projections.advance(ids, &Scope::Unrestricted).await;
-        crash_point::reach("projector.advanced");
+    /// Advances the executions of a batch, and acknowledges its messages.
+    async fn project(&self, mut notifications: Vec<Notification>) -> Result<(), BoxError> {
         if let Some(last) = notifications.last() {
             let shard = self.shard.to_string();
             #[expect(clippy::cast_precision_loss, reason = "a gauge")]
             metrics::gauge!("noetl_projector_pending_messages", "shard" => shard).set(last.pending as f64);
         }
-        for one in &notifications {
-            one.acker.ack_with(one.acknowledgement(&advances)).await?;
+        let mut extended = Instant::now();
+        loop {
+            let ids: BTreeSet<Id> = notifications.iter().filter_map(|one| one.execution).collect();
+            crash_point::reach("projector.taken");
+            let advances = self.projections.advance(ids, &Scope::Unrestricted).await;
+            crash_point::reach("projector.advanced");
+            let mut kept = Vec::new();
+            for one in notifications {
+                match one.acknowledgement(&advances) {
+                    Some(kind) => one.acker.ack_with(kind).await?,
+                    None => kept.push(one),
+                }
+            }
+            if kept.is_empty() {
+                return Ok(());
+            }
+            metrics::counter!("noetl_projector_deferred_messages_total").increment(kept.len() as u64);
+            tracing::debug!(shard = self.shard, messages = kept.len(), "a database is unavailable; tries again");
+            sleep(RETRY).await;
+            if extended.elapsed() > ACK_WAIT / 3 {
+                extended = Instant::now();
+                for one in &kept {
+                    one.acker.ack_with(AckKind::Progress).await?;
+                }
+            }
+            notifications = kept;
         }
-        Ok(())
     }
 }
