@@ -5,30 +5,32 @@ use std::sync::Arc;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::config::Config;
-use crate::feed::publish::tailer::{TailSettings, Tailer};
-use crate::feed::wake_ups;
-use crate::feed::wire::names::StreamNames;
-use crate::graphql::context::Services;
-use crate::runtime::stalls::Stalls;
-use crate::runtime::supervisor::Supervisor;
-use crate::runtime::telemetry;
-use crate::runtime::wake::WakeUps;
 use crate::tasks::housekeeping::{Housekeeping, TASKS};
 use crate::tasks::projector::Projector;
 use crate::tasks::relay::Relay;
 use crate::tasks::{machine_lease, prober};
+use crate::telemetry;
 use graphql_transport::listener::Tls;
+use noetl_api::context::Services;
+use noetl_feed::publish::tailer::{TailSettings, Tailer};
+use noetl_feed::wake_ups;
+use noetl_feed::wire::names::StreamNames;
+use noetl_runtime::stalls::Stalls;
+use noetl_runtime::supervisor::Supervisor;
+use noetl_runtime::wake::WakeUps;
+use noetl_service::ids::Ids;
+use noetl_service::projections::Projections;
 
 /// Starts the housekeeping tasks, the probers and the renewal of the machine id's lease.
-pub(super) fn start_upkeep(supervisor: &mut Supervisor, services: &Services, housekeeping: &Housekeeping) {
-    for database in services.databases.distinct() {
+pub(super) fn start_upkeep(supervisor: &mut Supervisor, ids: &Arc<Ids>, housekeeping: &Housekeeping) {
+    for database in housekeeping.databases.distinct() {
         let task = prober::run(Arc::clone(database), supervisor.soft());
         supervisor.start("prober", infallible(task));
         let checks = prober::check_connections(Arc::clone(database), supervisor.soft());
         supervisor.start("connection checks", infallible(checks));
     }
     // Begins when the requests have ended.
-    let (executions, soft) = (services.executions.clone(), supervisor.soft());
+    let (executions, soft) = (housekeeping.executions.clone(), supervisor.soft());
     supervisor.start(
         "settlements",
         infallible(async move {
@@ -36,7 +38,7 @@ pub(super) fn start_upkeep(supervisor: &mut Supervisor, services: &Services, hou
             executions.finish_background().await;
         }),
     );
-    supervisor.start("machine lease", infallible(machine_lease::run(Arc::clone(&services.ids), supervisor.soft())));
+    supervisor.start("machine lease", infallible(machine_lease::run(Arc::clone(ids), supervisor.soft())));
     for task in TASKS {
         supervisor.start(task.name, infallible(housekeeping.clone().repeat(task, supervisor.soft())));
     }
@@ -57,22 +59,23 @@ pub(super) fn start_metrics_upkeep(supervisor: &mut Supervisor, metrics: Prometh
 pub(super) fn start_broker_tasks(
     supervisor: &mut Supervisor,
     services: &Services,
+    housekeeping: &Housekeeping,
     client: &async_nats::Client,
     wake_ups: &WakeUps,
     stalls: &Stalls,
     config: &Config,
 ) {
-    for shard in services.outbox.shards() {
+    for shard in housekeeping.outbox.shards() {
         if let Some(hub) = &services.hub {
             supervisor.start("live feed", infallible(hub.clone().run(shard, supervisor.soft())));
             supervisor.start("replays", infallible(hub.clone().replay(shard, supervisor.soft())));
         }
         if config.outbox_relay {
-            let relay = Relay::new(shard, services.outbox.clone(), wake_ups.clone(), client.clone());
+            let relay = Relay::new(shard, housekeeping.outbox.clone(), wake_ups.clone(), client.clone());
             supervisor.start("outbox relay", infallible(relay.run(supervisor.soft())));
         }
         if config.projector {
-            let (client, projections) = (client.clone(), services.projections.clone());
+            let (client, projections) = (client.clone(), Projections::new(services.databases.clone()));
             let (names, stalls) = (config.stream_names.clone(), stalls.clone());
             let projector = Projector { shard, client, names, projections, stalls };
             supervisor.start("projector", infallible(projector.run(supervisor.soft())));

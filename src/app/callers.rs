@@ -7,15 +7,15 @@ use futures::{FutureExt, TryFutureExt};
 use tokio::time::Instant;
 
 use super::AppError;
-use crate::auth::bearer;
-use crate::auth::oidc::{Oidc, SignIn};
-use crate::auth::principal::{Capability, Principal};
-use crate::auth::tokens::Tokens;
-use crate::auth::{Authenticator, Grant};
 use crate::config::AuthSettings;
-use crate::runtime::clock;
-use crate::runtime::supervisor::Supervisor;
 use graphql_transport::{Admit, Admitted, Caller, Permits, Prepare, Refusal};
+use noetl_auth::bearer;
+use noetl_auth::oidc::{Oidc, SignIn};
+use noetl_auth::principal::{Capability, Principal};
+use noetl_auth::tokens::Tokens;
+use noetl_auth::{Authenticator, Grant};
+use noetl_runtime::clock;
+use noetl_runtime::supervisor::Supervisor;
 
 /// Longest remaining lifetime of a token that gets a timer: no connection lasts longer.
 const LONGEST: Duration = Duration::from_hours(24 * 365);

@@ -1,13 +1,13 @@
 //! Errors that end a process.
 
-use crate::auth::oidc::BadProvider;
-use crate::auth::tokens::TokenFileError;
-use crate::runtime::supervisor::EndedEarly;
-use crate::service::error::ServiceError;
 use graphql_transport::listener::CertificateError;
+use noetl_auth::oidc::BadProvider;
+use noetl_auth::tokens::TokenFileError;
 use noetl_domain::shard::BadShardMap;
+use noetl_runtime::supervisor::EndedEarly;
 use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::migrate::MigrationError;
+use noetl_use_cases::error::ServiceError;
 
 /// Reason why a process can't start or can't continue.
 #[derive(Debug, thiserror::Error)]

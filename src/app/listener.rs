@@ -7,11 +7,11 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::background;
 use super::error::AppError;
 use crate::config::{ConnectionSettings, TlsSettings};
-use crate::runtime::supervisor::{ShutdownTimeouts, Supervisor};
-use crate::service::outbox::MAX_ROWS;
 use graphql_transport::Limits;
 use graphql_transport::listener::{CertificateFiles, Listener, Tls};
 use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE};
+use noetl_runtime::supervisor::{ShutdownTimeouts, Supervisor};
+use noetl_use_cases::outbox::MAX_ROWS;
 
 /// File descriptors that are reserved for databases, the broker and files; the others are for clients' connections.
 const RESERVED: u64 = 1_024;

@@ -25,27 +25,7 @@ use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
-use crate::auth::oidc::SignIn;
 use crate::config::{Config, Setting};
-use crate::feed::read::hub::Hub;
-use crate::graphql::context::{Replica, Services, TransportLimits};
-use crate::graphql::outcome_hint::outcome_hint;
-use crate::graphql::scalars::{DATE_TIME, JSON};
-use crate::graphql::schema::{self, ControlPlane};
-use crate::graphql::server::settings::ServerSetting;
-use crate::runtime::stalls::Stalls;
-use crate::runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
-use crate::runtime::wake::WakeUps;
-use crate::runtime::{VERSION, clock, crash_point};
-use crate::service::catalog::Catalog;
-use crate::service::executions::Executions;
-use crate::service::ids::{Ids, LEASE};
-use crate::service::ingest::Ingest;
-use crate::service::outbox::Outbox;
-use crate::service::projections::Projections;
-use crate::service::read_model::ReadModel;
-use crate::service::retention::Retention;
-use crate::service::subscriptions::Subscriptions;
 use crate::tasks::housekeeping::{Done, Housekeeping};
 use crate::web::health::{
     self, ActiveSubscription, NoShardAvailable, OutboxBacklog, Probes, Readiness, SubscriptionBacklog, Terms,
@@ -55,10 +35,31 @@ use callers::Callers;
 use databases::connect;
 use graphql_transport::listener::Listener;
 use graphql_transport::{Edge, Limits, Metric, Sites, TypeSystem, router, trace};
+use noetl_api::context::{Replica, Services, TransportLimits};
+use noetl_api::outcome_hint::outcome_hint;
+use noetl_api::scalars::{DATE_TIME, JSON};
+use noetl_api::schema::{self, ControlPlane};
+use noetl_api::server::settings::ServerSetting;
+use noetl_auth::oidc::SignIn;
 use noetl_domain::tenant::Scope;
+use noetl_feed::read::hub::Hub;
+use noetl_runtime::stalls::Stalls;
+use noetl_runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
+use noetl_runtime::wake::WakeUps;
+use noetl_runtime::{clock, crash_point};
+use noetl_service::catalog::Catalog;
+use noetl_service::executions::Executions;
+use noetl_service::ids::{Ids, LEASE};
+use noetl_service::ingest::Ingest;
+use noetl_service::outbox::Outbox;
+use noetl_service::projections::Projections;
+use noetl_service::read_model::ReadModel;
+use noetl_service::retention::Retention;
+use noetl_service::subscriptions::Subscriptions;
 use noetl_storage::budget::BudgetLimits;
 use noetl_storage::machines::{Description, Holder};
 use noetl_storage::pools::{Database, Databases};
+use noetl_use_cases::outbox::ReadOutbox;
 
 pub use check::check;
 pub use databases::{migrate, migration_plan};
@@ -113,6 +114,7 @@ fn housekeeping(
 pub struct App {
     /// All use cases.
     pub services: Services,
+    ids: Arc<Ids>,
     supervisor: Supervisor,
     router: Router,
     /// Address and routes of the separate listener for health checks and metrics, if one is configured.
@@ -137,7 +139,7 @@ impl App {
         let limits = Limits { response_bytes, ..listener::limits(&config.connections) };
         let replica = Replica {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
-            version: VERSION,
+            version: crate::VERSION,
             started_at: clock::now(),
             event_stream_enabled: config.event_stream.is_some() && !config.broker.addresses.is_empty(),
             stream_names: config.stream_names.clone(),
@@ -163,14 +165,22 @@ impl App {
         let hub = client.clone().map(|client| Hub::new(client, names, databases.clone(), ring));
         let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
         let housekeeping = housekeeping(config, databases, &ids, &catalog, &wake_ups);
-        let services = services(&housekeeping, ids, catalog, &wake_ups, hub, replica);
+        let services = services(&housekeeping, &ids, &wake_ups, hub, replica);
         metrics::METRICS.iter().for_each(Metric::describe);
         let mut supervisor = Supervisor::default();
-        background::start_upkeep(&mut supervisor, &services, &housekeeping);
+        background::start_upkeep(&mut supervisor, &ids, &housekeeping);
         background::start_metrics_upkeep(&mut supervisor, metrics.clone());
         let stalls = Stalls::default();
         if let Some(client) = &client {
-            background::start_broker_tasks(&mut supervisor, &services, client, &wake_ups, &stalls, config);
+            background::start_broker_tasks(
+                &mut supervisor,
+                &services,
+                &housekeeping,
+                client,
+                &wake_ups,
+                &stalls,
+                config,
+            );
         }
         let connections = TaskTracker::new();
         let Callers { admit, sign_in } = callers::identification(&config.auth, &mut supervisor)?;
@@ -182,7 +192,7 @@ impl App {
             connections: connections.clone(),
             ..edge(config, &services)?
         };
-        let probes = probes(&services, listener.draining.clone(), stalls, metrics);
+        let probes = probes(&housekeeping, listener.draining.clone(), stalls, metrics);
         let terms = Terms { sites: edge.sites.clone(), admit: edge.admit.clone() };
         // The separate listener needs no authentication: its address decides which machines can reach it.
         let separate = Terms { sites: Sites::default(), admit: None };
@@ -190,7 +200,7 @@ impl App {
         let shared = if health.is_some() { Router::new() } else { health::routes(probes, &terms) };
         let router = routes(edge, shared, sign_in);
         let patience = listener::patience(&config.connections, &limits);
-        Ok(Self { services, supervisor, router, health, connections, listener, patience })
+        Ok(Self { services, ids, supervisor, router, health, connections, listener, patience })
     }
 
     /// Serves until a signal arrives, or until `ended` returns the reason why the process must end.
@@ -200,7 +210,7 @@ impl App {
         signals: Signals,
         ended: impl Future<Output = EndedEarly>,
     ) -> Result<(), AppError> {
-        let Self { services, mut supervisor, router, health, connections, listener, patience } = self;
+        let Self { services: _, ids, mut supervisor, router, health, connections, listener, patience } = self;
         if let Some((address, router)) = health {
             let socket = listen(address).await?;
             let (draining, closing) = (supervisor.soft(), supervisor.soft());
@@ -214,7 +224,7 @@ impl App {
             Ok::<(), std::io::Error>(())
         });
         let outcome = supervisor.run(patience, signals, ended).await;
-        if let Err(error) = services.ids.release().await {
+        if let Err(error) = ids.release().await {
             tracing::warn!(%error, "could not release the machine id; it becomes free when its lease expires");
         }
         Ok(outcome?)
@@ -251,23 +261,22 @@ async fn lease(databases: &Databases, holder: &Holder, pinned: Option<u16>) -> R
 /// Creates the services of the API. Those that the housekeeping tasks use too are shared with them.
 fn services(
     housekeeping: &Housekeeping,
-    ids: Arc<Ids>,
-    catalog: Catalog,
+    ids: &Arc<Ids>,
     wake_ups: &WakeUps,
     hub: Option<Hub>,
     replica: Replica,
 ) -> Services {
     let databases = housekeeping.databases.clone();
     Services {
-        subscriptions: housekeeping.subscriptions.clone(),
-        projections: Projections::new(databases.clone()),
-        ingest: Ingest::new(databases.clone(), wake_ups.clone()),
-        executions: housekeeping.executions.clone(),
-        outbox: housekeeping.outbox.clone(),
+        catalog: Arc::new(housekeeping.catalog.clone()),
+        subscriptions: Arc::new(housekeeping.subscriptions.clone()),
+        projections: Arc::new(Projections::new(databases.clone())),
+        ingest: Arc::new(Ingest::new(databases.clone(), wake_ups.clone())),
+        executions: Arc::new(housekeeping.executions.clone()),
+        outbox: Arc::new(housekeeping.outbox.clone()),
         databases,
-        catalog,
         hub,
-        ids,
+        ids: Arc::<Ids>::clone(ids),
         replica,
     }
 }
@@ -291,7 +300,7 @@ fn routes(edge: Edge<ControlPlane>, probes: Router, sign_in: Option<Arc<SignIn>>
     routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify))
 }
 
-fn probes(services: &Services, draining: CancellationToken, stalls: Stalls, metrics: PrometheusHandle) -> Probes {
+fn probes(services: &Housekeeping, draining: CancellationToken, stalls: Stalls, metrics: PrometheusHandle) -> Probes {
     let databases = services.databases.clone();
     let readiness = move || {
         let is_down = |database: &&Arc<Database>| database.health().down.is_some();

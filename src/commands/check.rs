@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{Failure, output};
 use crate::app;
 use crate::config::Config;
-use crate::service::check::findings::{Findings, Tally, Unchecked};
-use crate::service::check::kinds::Kind;
+use noetl_service::check::findings::{Findings, Tally, Unchecked};
+use noetl_service::check::kinds::Kind;
 
 /// Options of `check`.
 #[derive(Debug, Args)]

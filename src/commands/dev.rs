@@ -9,12 +9,12 @@ use tokio::net::TcpListener;
 use super::Failure;
 use crate::app::{self, App};
 use crate::config::{Config, RequiredSettings, Sources};
-use crate::runtime::supervisor::{EndedEarly, Interrupted, Signals};
-use crate::runtime::telemetry;
-use crate::service::catalog::Registration;
-use crate::service::error::ServiceError;
+use crate::telemetry;
 use noetl_domain::tenant::Scope;
 use noetl_local::{LocalOptions, LocalServers};
+use noetl_runtime::supervisor::{EndedEarly, Interrupted, Signals};
+use noetl_use_cases::catalog::Registration;
+use noetl_use_cases::error::ServiceError;
 
 /// Path and content of the sample catalog.
 const SAMPLES: [(&str, &str); 3] = [

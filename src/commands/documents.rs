@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::app::{AppError, document_limits};
-use crate::graphql::schema;
 use graphql_transport::TypeSystem;
 use graphql_transport::trusted::Manifest;
 use graphql_transport::trusted::extract::{Source, extract};
+use noetl_api::schema;
 
 /// Commands for trusted documents.
 #[derive(Debug, Subcommand)]

@@ -3,7 +3,7 @@
 use super::{Failure, output};
 use crate::app;
 use crate::config::Config;
-use crate::runtime::causes::WithCauses;
+use noetl_runtime::causes::WithCauses;
 
 /// Runs every housekeeping task once and prints its result.
 pub(super) async fn run(config: &Config) -> Result<(), Failure> {

@@ -18,14 +18,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::VERSION;
 use crate::app::{self, App, AppError};
 use crate::config::{Config, ConfigError, RequiredSettings, Sources};
-use crate::graphql::schema;
-use crate::runtime::VERSION;
-use crate::runtime::causes::WithCauses;
-use crate::runtime::supervisor::{EndedEarly, Interrupted, Signals};
-use crate::runtime::telemetry::{self, Telemetry, TelemetryError};
+use crate::telemetry::{self, Telemetry, TelemetryError};
+use noetl_api::schema;
 use noetl_local::LocalError;
+use noetl_runtime::causes::WithCauses;
+use noetl_runtime::supervisor::{EndedEarly, Interrupted, Signals};
 
 /// Name of the program.
 const NAME: &str = "noetl-graphql";

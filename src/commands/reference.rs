@@ -8,10 +8,10 @@ use clap::ValueEnum;
 
 use crate::app::metrics::METRICS;
 use crate::config;
-use crate::graphql::errors::FIELD_ERROR_CODES;
-use crate::graphql::schema;
-use crate::service::error::RejectionCode;
 use graphql_transport::{Metric, MetricType, listener};
+use noetl_api::errors::FIELD_ERROR_CODES;
+use noetl_api::schema;
+use noetl_use_cases::error::RejectionCode;
 
 /// Page of the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, NaiveDate, Utc};
 use clap::{Args, Subcommand};
 
-use crate::auth::principal::Role;
-use crate::auth::tokens::{self, InvalidName, TokenLine, check_name};
+use noetl_auth::principal::Role;
+use noetl_auth::tokens::{self, InvalidName, TokenLine, check_name};
 
 /// Commands for static tokens.
 #[derive(Debug, Subcommand)]

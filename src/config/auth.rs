@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use super::Definition;
 use super::reader::Reader;
-use crate::auth::bearer::is_token;
-use crate::auth::oidc::{self, ClientSettings, OidcSettings};
-use crate::auth::tokens::{self, Tokens};
+use noetl_auth::bearer::is_token;
+use noetl_auth::oidc::{self, ClientSettings, OidcSettings};
+use noetl_auth::tokens::{self, Tokens};
 
 pub(super) const SETTINGS: [Definition; 12] = [
     Definition::text("NOETL_AUTH_TOKENS", "none", "file of static tokens ([Callers](../../README.md#callers))"),

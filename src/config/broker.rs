@@ -6,9 +6,9 @@ use async_nats::ServerAddr;
 
 use super::Definition;
 use super::reader::Reader;
-use crate::feed::publish::publisher::StreamSettings;
-use crate::feed::publish::tailer::TailSettings;
-use crate::feed::wire::names::StreamNames;
+use noetl_feed::publish::publisher::StreamSettings;
+use noetl_feed::publish::tailer::TailSettings;
+use noetl_feed::wire::names::StreamNames;
 
 pub(super) const SETTINGS: [Definition; 10] = [
     Definition::text(

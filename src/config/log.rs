@@ -3,14 +3,14 @@
 use super::{Definition, Sources};
 
 pub(super) const SETTINGS: [Definition; 2] = [
-    Definition::text("NOETL_LOG", "`info,sqlx=warn,async_nats=warn`", "log filter such as `info,noetl_graphql=debug`"),
+    Definition::text("NOETL_LOG", "`info,sqlx=warn,async_nats=warn`", "log filter such as `info,noetl=debug`"),
     Definition::text("NOETL_LOG_FORMAT", "text", "`text`, or `json` for an object on each line"),
 ];
 
 /// Settings of the log.
 #[derive(Debug, Clone)]
 pub struct LogSettings {
-    /// Filter such as `info,noetl_graphql=debug`.
+    /// Filter such as `info,noetl=debug`.
     pub filter: String,
     /// Whether each line is a JSON object rather than text.
     pub json: bool,

@@ -24,10 +24,10 @@ mod telemetry;
 
 use std::collections::BTreeMap;
 
-use crate::feed::publish::tailer::TailSettings;
-use crate::feed::wire::names::StreamNames;
 use graphql_transport::trusted::Trusted;
 use noetl_domain::outbox::OutboxPolicy;
+use noetl_feed::publish::tailer::TailSettings;
+use noetl_feed::wire::names::StreamNames;
 use reader::Reader;
 
 pub use auth::AuthSettings;

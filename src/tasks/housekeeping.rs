@@ -11,16 +11,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::Turns;
 use super::partitions::{self, Partitions};
-use crate::service::catalog::Catalog;
-use crate::service::error::ServiceError;
-use crate::service::executions::Executions;
-use crate::service::outbox::Outbox;
-use crate::service::read_model::ReadModel;
-use crate::service::retention::Retention;
-use crate::service::subscriptions::Subscriptions;
 use noetl_domain::shard::ShardIndex;
+use noetl_service::catalog::Catalog;
+use noetl_service::executions::Executions;
+use noetl_service::outbox::Outbox;
+use noetl_service::read_model::ReadModel;
+use noetl_service::retention::Retention;
+use noetl_service::subscriptions::Subscriptions;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Databases;
+use noetl_use_cases::error::ServiceError;
 
 /// Every housekeeping task.
 pub const TASKS: [Task; 9] = [

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::Turns;
-use crate::runtime::causes::WithCauses;
-use crate::service::ids::{Ids, LEASE};
+use noetl_runtime::causes::WithCauses;
+use noetl_service::ids::{Ids, LEASE};
 
 /// Renews the lease until `stop`.
 pub async fn run(ids: Arc<Ids>, stop: CancellationToken) {

@@ -1,7 +1,7 @@
 //! Creates the event table's partitions for this quarter and the next two.
 
-use crate::runtime::clock;
 use noetl_domain::quarter::Quarter;
+use noetl_runtime::clock;
 use noetl_storage::error::StorageError;
 use noetl_storage::partitions::{self, EnsuredPartition, Outcome};
 use noetl_storage::pools::Database;

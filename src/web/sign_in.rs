@@ -11,8 +11,8 @@ use axum::{Form, Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::auth::oidc::{Code, SignIn, SignInError};
 use graphql_transport::sites::{self, RouteKind, Sites};
+use noetl_auth::oidc::{Code, SignIn, SignInError};
 
 /// Returns the routes.
 ///

@@ -12,7 +12,7 @@ use std::future::pending;
 
 use noetl_graphql::app::{self, App};
 use noetl_graphql::config::{RequiredSettings, Sources};
-use noetl_graphql::runtime::supervisor::{EndedEarly, Signals};
+use noetl_runtime::supervisor::{EndedEarly, Signals};
 use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::{Deployment, Live, Server, eventually};
 use serde_json::{Value, json};

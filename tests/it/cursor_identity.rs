@@ -1,7 +1,7 @@
 //! A reader whose cursor can't exist in the feed gets a gap with the reason RESET and then every event. A cursor that
 //! can exist is never refused.
 
-use noetl_graphql::feed::wire::cursor::{Position, StreamCursor};
+use noetl_feed::wire::cursor::{Position, StreamCursor};
 use noetl_testkit::feed::Reader;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};

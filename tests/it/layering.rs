@@ -9,47 +9,61 @@ use syn::visit::{self, Visit};
 use syn::{ItemMod, ItemUse, Macro, MetaList, UseTree, Visibility};
 
 /// The crates of the workspace that count as layers, with their folders.
-const CRATES: [(&str, &str); 7] = [
+const CRATES: [(&str, &str); 13] = [
     ("noetl_graphql", "src"),
+    ("noetl_api", "crates/api/src"),
+    ("noetl_auth", "crates/auth/src"),
     ("noetl_domain", "crates/domain/src"),
+    ("noetl_feed", "crates/feed/src"),
+    ("noetl_runtime", "crates/runtime/src"),
+    ("noetl_service", "crates/service/src"),
     ("noetl_storage", "crates/storage/src"),
+    ("noetl_use_cases", "crates/use-cases/src"),
     ("noetl_local", "crates/local/src"),
     ("graphql_transport", "crates/graphql-transport/src"),
     ("plain_json", "crates/json/src"),
     ("noetl_testkit", "crates/testkit/src"),
 ];
 
-/// Modules of `src/` and what each may use of the other modules and crates. The crate `plain_json` is for every module.
-/// The innermost module counts, so `feed::publish` and `feed::read` may not use each other. A module that is not listed
-/// (`app`, `commands`) may use everything.
+/// Layers, and what each may use of the other layers and crates: crates, or modules of `src/` and of crates. The crate
+/// `plain_json` is for every layer. The innermost layer counts, so `noetl_feed::publish` and `noetl_feed::read` may not
+/// use each other. A module of `src/` that is not listed (`app`, `commands`) may use everything.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("auth", &[]),
+    ("noetl_auth", &[]),
     (
         "config",
         &[
-            "auth::bearer",
-            "auth::oidc",
-            "auth::tokens",
-            "feed::publish",
-            "feed::wire",
+            "noetl_auth::bearer",
+            "noetl_auth::oidc",
+            "noetl_auth::tokens",
+            "noetl_feed::publish",
+            "noetl_feed::wire",
             "graphql_transport::trusted",
             "noetl_domain",
         ],
     ),
-    ("runtime", &["config", "noetl_domain"]),
-    ("service", &["noetl_domain", "noetl_storage", "runtime"]),
-    ("feed", &["feed::wire", "noetl_domain", "runtime"]),
-    ("feed::wire", &["noetl_domain"]),
-    ("feed::publish", &["feed::wake_ups", "feed::wire", "noetl_domain", "noetl_storage", "runtime"]),
-    ("feed::read", &["feed::wire", "noetl_domain", "noetl_storage", "runtime::causes"]),
-    ("tasks", &["feed::wire", "noetl_domain", "noetl_storage", "runtime", "service"]),
-    // Resolvers: services return rows of the storage layer and values of the domain.
+    ("telemetry", &["config"]),
+    ("noetl_runtime", &["noetl_domain"]),
+    ("noetl_use_cases", &["noetl_domain", "noetl_runtime::coalesce", "noetl_storage"]),
+    ("noetl_service", &["noetl_domain", "noetl_runtime", "noetl_storage", "noetl_use_cases"]),
+    ("noetl_feed", &["noetl_feed::wire", "noetl_runtime"]),
+    ("noetl_feed::wire", &["noetl_domain"]),
     (
-        "graphql",
+        "noetl_feed::publish",
+        &["noetl_feed::wake_ups", "noetl_feed::wire", "noetl_domain", "noetl_storage", "noetl_runtime"],
+    ),
+    ("noetl_feed::read", &["noetl_feed::wire", "noetl_domain", "noetl_storage", "noetl_runtime::causes"]),
+    (
+        "tasks",
+        &["noetl_feed::wire", "noetl_domain", "noetl_runtime", "noetl_service", "noetl_storage", "noetl_use_cases"],
+    ),
+    // Resolvers: use cases return rows of the storage layer and values of the domain.
+    (
+        "noetl_api",
         &[
-            "auth::principal",
-            "feed::read",
-            "feed::wire",
+            "noetl_auth::principal",
+            "noetl_feed::read",
+            "noetl_feed::wire",
             "graphql_transport",
             "noetl_domain",
             "noetl_storage::budget",
@@ -67,36 +81,38 @@ const LAYERS: &[(&str, &[&str])] = &[
             "noetl_storage::subscriptions",
             "noetl_storage::tail",
             "noetl_storage::tail_covered",
-            "runtime",
-            "service",
+            "noetl_storage::transactions",
+            "noetl_runtime",
+            "noetl_use_cases",
         ],
     ),
-    ("web", &["auth::oidc", "graphql_transport"]),
+    ("web", &["noetl_auth::oidc", "graphql_transport"]),
 ];
 
-/// Modules of `graphql` that are the only ones of it with these uses.
+/// Modules of `noetl_api` that are the only ones of it with these uses.
 const ONLY_IN: &[(&str, &[&str])] = &[
     // Live data and the state of the feed.
     (
-        "feed",
+        "noetl_feed",
         &[
-            "graphql::context",
-            "graphql::event",
-            "graphql::execution::updates",
-            "graphql::live",
-            "graphql::server::event_stream",
-            "graphql::shared_reads",
-            "graphql::subscription::updates",
-            "graphql::updates",
+            "noetl_api::context",
+            "noetl_api::event",
+            "noetl_api::execution::updates",
+            "noetl_api::live",
+            "noetl_api::server::event_stream",
+            "noetl_api::shared_reads",
+            "noetl_api::subscription::updates",
+            "noetl_api::updates",
         ],
     ),
     // Variables without a value, which only the transport knows.
-    ("graphql_transport", &["graphql::guards", "graphql::scalars"]),
+    ("graphql_transport", &["noetl_api::guards", "noetl_api::scalars"]),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
-    ("noetl_storage::tail", &["graphql::server::event_stream"]),
-    ("noetl_storage::machines", &["graphql::server::replicas"]),
-    ("noetl_storage::tail_covered", &["graphql::event::stream_cursor"]),
-    ("noetl_storage::pools", &["graphql::context", "graphql::server::shards"]),
+    ("noetl_storage::tail", &["noetl_api::server::feed_status"]),
+    ("noetl_storage::transactions", &["noetl_api::server::event_stream", "noetl_api::server::feed_status"]),
+    ("noetl_storage::machines", &["noetl_api::server::replicas"]),
+    ("noetl_storage::tail_covered", &["noetl_api::event::stream_cursor"]),
+    ("noetl_storage::pools", &["noetl_api::context", "noetl_api::server::feed_status", "noetl_api::server::shards"]),
 ];
 
 /// A source file.
@@ -261,13 +277,13 @@ fn modules_depend_only_on_the_allowed_layers() {
     let (mut wrong, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for (module, used) in Workspace::read().graph() {
         let module_name = name(module);
-        let Some((this, allowed)) = layer(&module_name).filter(|_| module[0] == "noetl_graphql") else { continue };
+        let Some((this, allowed)) = layer(&module_name) else { continue };
         for used in used.into_iter().map(name).filter(|used| !is_in(used, "plain_json")) {
             if layer(&used).is_some_and(|(other, _)| other == this) {
                 continue;
             }
             let elsewhere = ONLY_IN.iter().any(|(only, modules)| {
-                this == "graphql" && is_in(&used, only) && !modules.iter().any(|outer| is_in(&module_name, outer))
+                this == "noetl_api" && is_in(&used, only) && !modules.iter().any(|outer| is_in(&module_name, outer))
             });
             match allowed.iter().find(|allowed| is_in(&used, allowed)) {
                 Some(allowed) if !elsewhere => drop(seen.insert((this, *allowed))),

@@ -162,8 +162,8 @@ async fn malformed_cursors_and_ids_are_refused_by_field() {
     let foreign = listed["catalogEntries"]["pageInfo"]["endCursor"].as_str().unwrap();
     let truncated = &reader.cursor[..reader.cursor.len() - 2];
     // A position that was used in a shard that the replica does not have.
-    let used = noetl_graphql::feed::wire::cursor::Position { epoch: 1, sequence: 1 };
-    let more_shards = noetl_graphql::feed::wire::cursor::StreamCursor::unnamed(vec![used; 3]).to_text();
+    let used = noetl_feed::wire::cursor::Position { epoch: 1, sequence: 1 };
+    let more_shards = noetl_feed::wire::cursor::StreamCursor::unnamed(vec![used; 3]).to_text();
     for cursor in ["", "x", "ünsinn", foreign, truncated, &more_shards, &"A".repeat(100_000)] {
         let error = refused(&server, json!({ "start": { "after": cursor } })).await;
         assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{cursor}: {error}");

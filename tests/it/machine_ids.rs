@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use nix::sys::signal::Signal;
 use noetl_domain::ids::Id;
-use noetl_graphql::service::ids::Ids;
+use noetl_service::ids::Ids;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::machines::Holder;
 use noetl_storage::pools::Database;

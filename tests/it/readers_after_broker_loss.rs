@@ -191,12 +191,11 @@ async fn a_reader_whose_events_were_dropped_by_retention_gets_a_gap() {
     }
     // A reader gets the gap even if all messages were dropped and no new event comes.
     drop_below(&deployment, 11).await;
-    middle.cursor =
-        noetl_graphql::feed::wire::cursor::StreamCursor::unnamed(vec![noetl_graphql::feed::wire::cursor::Position {
-            epoch: 1,
-            sequence: 7,
-        }])
-        .to_text();
+    middle.cursor = noetl_feed::wire::cursor::StreamCursor::unnamed(vec![noetl_feed::wire::cursor::Position {
+        epoch: 1,
+        sequence: 7,
+    }])
+    .to_text();
     middle.reconnect(&server).await;
     middle.caught_up().await;
     assert_eq!(middle.gaps(), [(0, 8, 10, "RETENTION")]);

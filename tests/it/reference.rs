@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use noetl_api::errors::FIELD_ERROR_CODES;
 use noetl_graphql::app::metrics::METRICS;
-use noetl_graphql::graphql::errors::FIELD_ERROR_CODES;
-use noetl_graphql::service::error::RejectionCode;
 use noetl_testkit::binary;
+use noetl_use_cases::error::RejectionCode;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -65,8 +65,8 @@ fn every_error_code_of_the_sources_is_listed() {
         "crates/graphql-transport/src/rejection.rs",
         "crates/graphql-transport/src/operation_error.rs",
         "crates/graphql-transport/src/reply.rs",
-        "src/graphql/access.rs",
-        "src/graphql/deadline.rs",
+        "crates/api/src/access.rs",
+        "crates/api/src/deadline.rs",
     ];
     let mut used = BTreeSet::new();
     for text in files.iter().map(|file| code(&root().join(file))) {

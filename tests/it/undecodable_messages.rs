@@ -2,7 +2,7 @@
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, stream::Config};
-use noetl_graphql::feed::wire::envelope::Mark;
+use noetl_feed::wire::envelope::Mark;
 use noetl_testkit::feed::Reader;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
@@ -82,12 +82,11 @@ async fn foreign_messages_around_a_new_epoch_hide_no_event() {
     }
     assert!(reader.until_seen([(5, 20)]).await, "the feed ended");
     let mut back = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
-    back.cursor =
-        noetl_graphql::feed::wire::cursor::StreamCursor::unnamed(vec![noetl_graphql::feed::wire::cursor::Position {
-            epoch: 1,
-            sequence: 30,
-        }])
-        .to_text();
+    back.cursor = noetl_feed::wire::cursor::StreamCursor::unnamed(vec![noetl_feed::wire::cursor::Position {
+        epoch: 1,
+        sequence: 30,
+    }])
+    .to_text();
     back.reconnect(&server).await;
     assert!(back.until_seen([(5, 20)]).await, "the feed ended");
     assert_eq!(back.seen, (5..=20).map(|id| (5, id)).collect::<Vec<_>>());

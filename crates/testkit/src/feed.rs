@@ -10,7 +10,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Postgres};
 
-use noetl_graphql::feed::wire::cursor::{Position, StreamCursor};
+use noetl_feed::wire::cursor::{Position, StreamCursor};
 
 use super::{Deployment, Live, Server, WAIT_TIMEOUT, eventually};
 

@@ -5,7 +5,7 @@ use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{self, Context};
 use futures::StreamExt;
 use noetl_domain::event::EventKey;
-use noetl_graphql::feed::wire::envelope::Mark;
+use noetl_feed::wire::envelope::Mark;
 
 use super::feed::Key;
 use super::{Deployment, WAIT_TIMEOUT, eventually};

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::runtime::clock;
+use noetl_runtime::clock;
 use plain_json as json;
 
 /// A message with its dedup key.

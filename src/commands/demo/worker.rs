@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::api::{Api, ApiError, Run};
 use super::script::{self, Draft, FailureMode};
 use super::{Outcome, with_retries};
-use crate::runtime::clock;
+use noetl_runtime::clock;
 
 /// Intervals, in executions, at which one has retried failures (`MIXED`) or fails (`BAD`).
 const MIXED_EVERY: u64 = 4;

@@ -26,16 +26,17 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::feed::wire::names::StreamNames;
-use crate::runtime::causes::WithCauses;
-use crate::runtime::crash_point;
-use crate::runtime::stalls::Stalls;
-use crate::service::projections::{Advances, Projections};
 use consumer::{ACK_WAIT, Receipts};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::is_of_subscription;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
+use noetl_feed::wire::names::StreamNames;
+use noetl_runtime::causes::WithCauses;
+use noetl_runtime::crash_point;
+use noetl_runtime::stalls::Stalls;
+use noetl_service::projections::Projections;
+use noetl_use_cases::projections::{AdvanceProjections, Advances};
 use plain_json::{self as json, Typed};
 
 /// Maximum number of messages in a batch.

@@ -16,14 +16,15 @@ use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::runtime::crash_point;
-use crate::runtime::wake::WakeUps;
-use crate::service::error::ServiceError;
-use crate::service::outbox::{Claim, ClaimRef, ClaimedRow, FailedDelivery, Outbox};
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
+use noetl_runtime::crash_point;
+use noetl_runtime::wake::WakeUps;
+use noetl_service::outbox::Outbox;
 use noetl_storage::outbox::DEFAULT_LEASE_SECONDS;
+use noetl_use_cases::error::ServiceError;
+use noetl_use_cases::outbox::{Claim, ClaimRef, ClaimRows, ClaimedRow, FailedDelivery, SettleClaims};
 use publisher::{NotReady, Publisher};
 
 /// Maximum rows of one claim.

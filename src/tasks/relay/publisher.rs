@@ -15,8 +15,8 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, StorageType};
 use async_nats::jetstream::{self, Context};
 
-use crate::service::outbox::ClaimedRow;
 use noetl_domain::outbox_message::is_publishable;
+use noetl_use_cases::outbox::ClaimedRow;
 
 /// Time to wait for an acknowledgement. It is short enough to settle a batch within its lease and within the grace
 /// period of a shutdown.

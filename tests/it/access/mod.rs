@@ -13,8 +13,8 @@ use async_graphql::parser::types::{
 };
 use async_graphql::{EmptyMutation, EmptySubscription, ObjectType, Request, Response, Schema, SubscriptionType, Value};
 use futures::StreamExt;
-use noetl_graphql::auth::principal::{Capabilities, Capability, Principal, Role};
-use noetl_graphql::graphql::schema::{Mutation, Query, Subscription, sdl};
+use noetl_api::schema::{Mutation, Query, Subscription, sdl};
+use noetl_auth::principal::{Capabilities, Capability, Principal, Role};
 
 use samples::Samples;
 use table::{FIELDS, Need};

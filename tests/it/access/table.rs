@@ -1,7 +1,7 @@
 //! The schema's fields by the capabilities that a caller needs for them. The table is written independently of the
 //! schema: a field that is missing here or has another guard fails a test.
 
-use noetl_graphql::auth::principal::Capability::{
+use noetl_auth::principal::Capability::{
     self, Advance, Cancel, Catalog, Execute, Lifecycle, Live, Outbox, OwnLifecycle, Project, Read, Retry,
 };
 

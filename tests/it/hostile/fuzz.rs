@@ -14,8 +14,8 @@ use async_graphql::Request;
 use async_graphql::parser::types::{DocumentOperations, Selection, SelectionSet};
 use bytes::Bytes;
 use graphql_transport::{Limits, TypeSystem, check_body};
-use noetl_graphql::graphql::scalars::{DATE_TIME, JSON};
-use noetl_graphql::graphql::schema::sdl;
+use noetl_api::scalars::{DATE_TIME, JSON};
+use noetl_api::schema::sdl;
 
 use super::corpus::{self, Sent};
 use super::process;

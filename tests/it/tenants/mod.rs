@@ -17,7 +17,7 @@ use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use noetl_graphql::graphql::schema::sdl;
+use noetl_api::schema::sdl;
 use noetl_testkit::{Deployment, TokenFile};
 
 use world::{Side, World};

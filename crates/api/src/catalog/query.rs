@@ -1,0 +1,92 @@
+//! Queries of the catalog.
+
+use async_graphql::{Context, Object, Result};
+
+use super::draft::{CatalogEntryDraft, CatalogEntryValidation};
+use super::inputs::{CatalogEntryKey, CatalogFilter, CatalogPathVersion, ValidateCatalogEntryInput};
+use super::types::{CatalogEntry, CatalogEntryConnection, CatalogList, entries, selects_content};
+use crate::access::READ;
+use crate::connection::PageArguments;
+use crate::context::Services;
+use crate::errors::{field_error, result_or_user_error};
+use crate::scalars::parse_catalog_id;
+use noetl_domain::cursor::{CursorKind, encode};
+use noetl_storage::catalog::{self as storage, CatalogKey};
+use noetl_use_cases::bounds::check_text;
+use noetl_use_cases::catalog::Registration;
+
+/// Queries of the catalog.
+#[derive(Debug, Default)]
+pub struct CatalogQuery;
+
+#[Object]
+impl CatalogQuery {
+    /// Catalog entry with this key; null if there is none.
+    #[graphql(guard = "READ")]
+    async fn catalog_entry(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Id, path, or path and version of the entry.")] by: CatalogEntryKey,
+    ) -> Result<Option<CatalogEntry>> {
+        let catalog = &ctx.data::<Services>()?.catalog;
+        let found = match by {
+            CatalogEntryKey::Id(id) => catalog.get(parse_catalog_id("by.id", &id).map_err(field_error)?).await,
+            CatalogEntryKey::Path(path) => {
+                check_text("by.path", &path).map_err(field_error)?;
+                catalog.find(&path, None).await
+            }
+            CatalogEntryKey::PathVersion(CatalogPathVersion { path, version }) => {
+                check_text("by.pathVersion.path", &path).map_err(field_error)?;
+                match i16::try_from(version) {
+                    Ok(version) => catalog.find(&path, Some(version)).await,
+                    Err(_) => Ok(None),
+                }
+            }
+        };
+        Ok(found.map_err(field_error)?.map(CatalogEntry::from))
+    }
+
+    /// Catalog entries, ordered by path and version.
+    #[graphql(guard = "READ")]
+    async fn catalog_entries(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only items that match this filter (default: the newest version of each path).")]
+        filter: Option<CatalogFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
+    ) -> Result<Option<CatalogEntryConnection>> {
+        let page = PageArguments { first, after, last, before };
+        let request = page.request(CursorKind::Catalog, decode_position).map_err(field_error)?;
+        let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+        let catalog = &ctx.data::<Services>()?.catalog;
+        let page = catalog.list(&filter, selects_content(ctx), &request).await.map_err(field_error)?;
+        Ok(Some(entries(CatalogList::Filtered(filter), page, cursor)))
+    }
+
+    /// Checks a catalog entry as `registerCatalogEntry` does, and registers nothing.
+    #[graphql(guard = "READ")]
+    async fn validate_catalog_entry(
+        &self,
+        #[graphql(desc = "Catalog entry to check.")] input: ValidateCatalogEntryInput,
+    ) -> Result<Option<CatalogEntryValidation>> {
+        let checked = Registration::from(input).check().map(CatalogEntryDraft::from);
+        let (entry, user_errors) = result_or_user_error(checked.map_err(Into::into))?;
+        Ok(Some(CatalogEntryValidation { entry, user_errors }))
+    }
+}
+
+/// Returns the cursor of a catalog entry: its version, then its path.
+fn cursor(entry: &storage::CatalogEntry) -> String {
+    let mut position = entry.version.to_be_bytes().to_vec();
+    position.extend_from_slice(entry.path.as_bytes());
+    encode(CursorKind::Catalog, &position)
+}
+
+fn decode_position(position: &[u8]) -> Option<CatalogKey> {
+    let (version, path) = position.split_first_chunk::<2>()?;
+    Some((String::from_utf8(path.to_vec()).ok()?, i16::from_be_bytes(*version)))
+}

@@ -1,0 +1,66 @@
+//! Mutations that store events of workers.
+
+use async_graphql::{Context, Object, Result};
+
+use super::project_events::{
+    BatchOutcome, ProjectEventDocumentsInput, ProjectEventDocumentsPayload, ProjectEvents, ProjectEventsPayload,
+    executions, given_ids,
+};
+use super::reserve_event_ids::{ReserveEventIdsInput, ReserveEventIdsPayload};
+use crate::access::{PROJECT, caller};
+use crate::audit::audited;
+use crate::context::Services;
+use crate::moved_input::Moved;
+use noetl_use_cases::ingest::Draft;
+
+/// Mutations that store events of workers.
+#[derive(Debug, Default)]
+pub struct EventMutation;
+
+#[Object]
+impl EventMutation {
+    /// Stores events of workers. The mutation is idempotent: events that are already stored with the same content are
+    /// skipped and counted. An event whose id is stored with other content is refused with `EVENT_ID_CONFLICT`.
+    #[graphql(guard = "PROJECT")]
+    async fn project_events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Batch of events.")] input: Moved<ProjectEvents>,
+    ) -> Result<Option<ProjectEventsPayload>> {
+        Ok(Some(project(ctx, input.0.drafts).await?.into()))
+    }
+
+    /// Stores events of workers that are given as JSON documents. The same as `projectEvents` otherwise.
+    #[graphql(guard = "PROJECT")]
+    async fn project_event_documents(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Batch of events.")] input: ProjectEventDocumentsInput,
+    ) -> Result<Option<ProjectEventDocumentsPayload>> {
+        Ok(Some(project(ctx, input.into_drafts()).await?.into()))
+    }
+
+    /// Reserves ids for events of a worker. No other event of the deployment gets these ids, unless another program makes
+    /// ids in its own way. They increase, and the ids that the same replica gives later are larger. Ids that are not used
+    /// cost nothing.
+    #[graphql(guard = "PROJECT")]
+    async fn reserve_event_ids(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Number of ids.")] input: ReserveEventIdsInput,
+    ) -> Result<Option<ReserveEventIdsPayload>> {
+        let nothing: [&str; 0] = [];
+        audited(ctx, nothing, async { ReserveEventIdsPayload::new(input.reserve(ctx.data::<Services>()?).await) })
+            .await
+            .map(Some)
+    }
+}
+
+async fn project(ctx: &Context<'_>, drafts: Vec<Draft>) -> Result<BatchOutcome> {
+    audited(ctx, executions(&drafts), async {
+        let given = given_ids(&drafts);
+        let projected = ctx.data::<Services>()?.ingest.project(drafts, &caller(ctx)?).await;
+        BatchOutcome::new(&given, projected)
+    })
+    .await
+}

@@ -1,0 +1,281 @@
+//! Input and payload of `projectEvents`.
+
+use std::collections::BTreeSet;
+
+use async_graphql::{ComplexObject, Context, ID, InputObject, InputValueError, Result, SimpleObject};
+
+use super::types::Event;
+use crate::audit::AuditedPayload;
+use crate::errors::{UserError, item_error, result_or_user_error};
+use crate::moved_input::{Fields, FromFields, Moved};
+use crate::scalars::{Json, JsonInput, Seconds, Timestamp};
+use noetl_domain::event::EventKey;
+use noetl_domain::ids::Id;
+use noetl_domain::node_id::NodeId;
+use noetl_use_cases::error::{RejectionCode, ServiceError};
+use noetl_use_cases::ingest::{Draft, EventDraft, IngestOutcome};
+
+/// Batch of events of workers.
+#[derive(Debug, InputObject)]
+pub(super) struct ProjectEventsInput {
+    /// Events of any executions (1 to 5000). Each event is stored or refused independently.
+    pub(super) events: Vec<EventInput>,
+}
+
+/// An event of a worker. Null counts as absent. In ids, the duration and times, an empty string also counts as absent.
+#[derive(Debug, InputObject)]
+pub(super) struct EventInput {
+    /// Snowflake id that the worker generated, or that `reserveEventIds` gave. An event that is already in the log with
+    /// this id and the same content is skipped. With other content, it is refused with `EVENT_ID_CONFLICT`. An event
+    /// without an id is refused.
+    event_id: Option<ID>,
+    /// Id of the execution or source subscription that the log belongs to. An event without it is refused.
+    execution_id: Option<ID>,
+    /// Id of the catalog entry. If absent or 0: the entry of the execution if it is known, else 0.
+    catalog_id: Option<ID>,
+    /// Id of the event that caused this event.
+    parent_event_id: Option<ID>,
+    /// Id of the execution or source subscription that started the execution (default: the parent of the execution if
+    /// it is known).
+    parent_execution_id: Option<ID>,
+    /// Type of the event, such as `step.enter` (1 to 255 bytes). An event without a type is refused. A lifecycle event
+    /// of a source subscription is refused, because only transitions write such events.
+    #[graphql(name = "type")]
+    event_type: Option<String>,
+    /// Id of the node that the event belongs to.
+    node_id: Option<String>,
+    /// Name of the node.
+    node_name: Option<String>,
+    /// Type of the node.
+    node_type: Option<String>,
+    /// Status after the event.
+    status: Option<String>,
+    /// Duration of the reported work, in seconds.
+    duration_seconds: Option<Seconds>,
+    /// Time of the event (default: `createdAt`, else the time at which the event is stored).
+    timestamp: Option<Timestamp>,
+    /// Alternative to `timestamp`. If both are present, `timestamp` is used.
+    created_at: Option<Timestamp>,
+    /// Input of the reported work.
+    context: Option<JsonInput>,
+    /// Output of the reported work.
+    result: Option<JsonInput>,
+    /// Metadata of the event, a map. A value that is not a map is stored as `meta.value`. If the server identifies
+    /// callers, it sets `meta.actor` to the subject of the caller, and stores an `actor` that the worker sent as
+    /// `meta.extra.sent_actor`.
+    meta: Option<JsonInput>,
+    /// Error message.
+    error: Option<String>,
+    /// Stack trace of the error.
+    stack_trace: Option<String>,
+    /// Additional value, stored as if it was `trace_component` of `extra`.
+    trace_component: Option<Json>,
+    /// Map of additional values. A value whose name is a column of the table is stored there (NoETL's tables have
+    /// columns such as `worker_id`), the others under `meta.extra`.
+    extra: Option<Json>,
+    /// Tenant of the event (default: the tenant of the caller, else that of the execution if it is known, else
+    /// `default`). If the caller has a tenant, an event that names another one is refused, and so is an event of an
+    /// execution of another tenant.
+    tenant_id: Option<String>,
+    /// Organization of the event (default: the organization of the execution if it is known and has the tenant of the
+    /// event, else `default`).
+    organization_id: Option<String>,
+}
+
+/// Batch of events as JSON documents.
+#[derive(Debug, InputObject)]
+pub(super) struct ProjectEventDocumentsInput {
+    /// Events of any executions (1 to 5000). Each is a map with the columns of NoETL's event table as keys, such as
+    /// `event_id`, `execution_id`, `event_type` and `duration`; messages of the event stream have this form. Ids and numbers can be
+    /// texts, and times without an offset are UTC. Values of unknown keys are stored under `meta.extra`. Each event is
+    /// stored or refused independently. User errors name a key as `EventInput` does, such as `eventId`.
+    pub(super) events: Vec<JsonInput>,
+}
+
+/// An event of a batch, without a check.
+#[derive(Debug)]
+struct EventOfBatch(EventDraft);
+
+impl FromFields for EventOfBatch {
+    type Described = EventInput;
+
+    fn from_fields(fields: &mut Fields<Self::Described>) -> Result<Self, InputValueError<EventInput>> {
+        Ok(Self(EventDraft {
+            event_id: id(fields, "eventId")?,
+            execution_id: id(fields, "executionId")?,
+            catalog_id: id(fields, "catalogId")?,
+            parent_event_id: id(fields, "parentEventId")?,
+            parent_execution_id: id(fields, "parentExecutionId")?,
+            event_type: fields.optional("type")?,
+            node_id: fields.optional("nodeId")?,
+            node_name: fields.optional("nodeName")?,
+            node_type: fields.optional("nodeType")?,
+            status: fields.optional("status")?,
+            duration: fields.optional("durationSeconds")?.map(|Seconds(seconds)| seconds),
+            timestamp: fields.optional("timestamp")?.map(|Timestamp(time)| time),
+            created_at: fields.optional("createdAt")?.map(|Timestamp(time)| time),
+            context: fields.optional("context")?.map(|JsonInput(json)| json),
+            result: fields.optional("result")?.map(|JsonInput(json)| json),
+            meta: fields.optional("meta")?.map(|JsonInput(json)| json),
+            error: fields.optional("error")?,
+            stack_trace: fields.optional("stackTrace")?,
+            trace_component: fields.optional("traceComponent")?.map(|Json(json)| json),
+            extra: fields.optional("extra")?.map(|Json(json)| json),
+            tenant_id: fields.optional("tenantId")?,
+            organization_id: fields.optional("organizationId")?,
+        }))
+    }
+}
+
+fn id(fields: &mut Fields<EventInput>, name: &str) -> Result<Option<String>, InputValueError<EventInput>> {
+    Ok(fields.optional(name)?.map(|ID(text)| text))
+}
+
+/// Result of a batch of events.
+#[derive(Debug, SimpleObject)]
+pub(super) struct ProjectEventsPayload {
+    #[graphql(flatten)]
+    outcome: BatchOutcome,
+}
+
+/// Result of a batch of events as documents.
+#[derive(Debug, SimpleObject)]
+pub(super) struct ProjectEventDocumentsPayload {
+    #[graphql(flatten)]
+    outcome: BatchOutcome,
+}
+
+/// Result of a batch of events. Each event is counted once: as stored, duplicate or refused.
+#[derive(Debug, SimpleObject)]
+pub(super) struct BatchOutcome {
+    /// Number of events that were stored.
+    projected: usize,
+    /// Number of events that were already in their log, or earlier in the batch, with the same content.
+    duplicates: usize,
+    /// Events that were refused, in the order of the batch.
+    rejected: Vec<ProjectEventsResult>,
+    /// Reasons the whole batch was refused; empty if it was carried out.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// An event of a batch that was refused.
+#[derive(Debug, SimpleObject)]
+#[graphql(complex)]
+pub(super) struct ProjectEventsResult {
+    /// Index of the event in the batch, counted from 0.
+    index: usize,
+    /// Id of the event, as the caller gave it.
+    event_id: Option<ID>,
+    /// Id of the event's execution, as the caller gave it.
+    execution_id: Option<ID>,
+    /// Reasons the event was refused. An event with a retryable one may be accepted later.
+    user_errors: Vec<UserError>,
+}
+
+#[ComplexObject]
+impl ProjectEventsResult {
+    /// The stored event with this id, if the event was refused with `EVENT_ID_CONFLICT`.
+    async fn event(&self, ctx: &Context<'_>) -> Result<Option<Event>> {
+        match self.conflict() {
+            Some(key) => Event::load(ctx, key).await,
+            None => Ok(None),
+        }
+    }
+}
+
+impl ProjectEventsResult {
+    /// Returns the key of the stored event that the event conflicts with.
+    fn conflict(&self) -> Option<EventKey> {
+        self.user_errors.iter().find(|error| error.code == RejectionCode::EventIdConflict)?;
+        let execution: Id = self.execution_id.as_ref()?.parse().ok()?;
+        let event = NodeId::event(self.event_id.as_ref()?, Some(execution)).ok()?;
+        Some(EventKey { event_id: event.get(), execution_id: execution.get() })
+    }
+}
+
+/// Ids of an event, as the caller gave them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GivenIds {
+    event: Option<ID>,
+    execution: Option<ID>,
+}
+
+impl BatchOutcome {
+    pub(super) fn new(given: &[GivenIds], outcome: Result<IngestOutcome, ServiceError>) -> Result<Self> {
+        let (outcome, user_errors) = result_or_user_error(outcome)?;
+        let IngestOutcome { projected, duplicates, rejected } = outcome.unwrap_or_default();
+        let rejected = rejected.into_iter().map(|(index, error)| {
+            let GivenIds { event: event_id, execution: execution_id } = given.get(index).cloned().unwrap_or_default();
+            let user_errors = vec![item_error(error).of_item("events", index)];
+            ProjectEventsResult { index, event_id, execution_id, user_errors }
+        });
+        Ok(Self { projected, duplicates, rejected: rejected.collect(), user_errors })
+    }
+}
+
+impl AuditedPayload for BatchOutcome {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+}
+
+impl From<BatchOutcome> for ProjectEventsPayload {
+    fn from(outcome: BatchOutcome) -> Self {
+        Self { outcome }
+    }
+}
+
+impl From<BatchOutcome> for ProjectEventDocumentsPayload {
+    fn from(outcome: BatchOutcome) -> Self {
+        Self { outcome }
+    }
+}
+
+/// The events of a batch, without a check.
+#[derive(Debug)]
+pub(super) struct ProjectEvents {
+    pub(super) drafts: Vec<Draft>,
+}
+
+impl FromFields for ProjectEvents {
+    type Described = ProjectEventsInput;
+
+    fn from_fields(fields: &mut Fields<Self::Described>) -> Result<Self, InputValueError<ProjectEventsInput>> {
+        let events: Vec<Moved<EventOfBatch>> = fields.required("events")?;
+        Ok(Self { drafts: events.into_iter().map(|Moved(EventOfBatch(event))| Ok(event)).collect() })
+    }
+}
+
+impl ProjectEventDocumentsInput {
+    /// Returns the events, without a check.
+    pub(super) fn into_drafts(self) -> Vec<Draft> {
+        self.events.into_iter().map(|JsonInput(document)| EventDraft::of_document(&document)).collect()
+    }
+}
+
+/// Returns the execution ids of the events as the caller gave them, each id once.
+pub(super) fn executions(drafts: &[Draft]) -> BTreeSet<String> {
+    drafts.iter().flatten().filter_map(|draft| draft.execution_id.clone()).collect()
+}
+
+/// Returns the ids of the events as the caller gave them.
+pub(super) fn given_ids(drafts: &[Draft]) -> Vec<GivenIds> {
+    let ids = |draft: &Draft| {
+        let draft = draft.as_ref().ok();
+        let id = |of: fn(&EventDraft) -> &Option<String>| draft.and_then(|draft| of(draft).clone()).map(ID);
+        GivenIds { event: id(|draft| &draft.event_id), execution: id(|draft| &draft.execution_id) }
+    };
+    drafts.iter().map(ids).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moved_input::tests::left;
+
+    #[test]
+    fn every_field_of_the_input_is_read() {
+        assert_eq!(left::<ProjectEvents>(), [""; 0]);
+        assert_eq!(left::<EventOfBatch>(), [""; 0]);
+    }
+}

@@ -1,0 +1,43 @@
+//! Cursors of live events that continue a page of stored events.
+
+use noetl_domain::feed::FeedId;
+use noetl_domain::shard::ShardIndex;
+use noetl_feed::wire::cursor::{Position, StreamCursor};
+use noetl_storage::tail_covered::Covered;
+
+/// Returns the cursor at these positions of the feeds, by shard index. The page has events of one shard, or of all. Without
+/// a position of such a shard, there is no cursor. For the other shards, a reader starts at the beginning then.
+pub(super) fn stream_cursor(feeds: &[Option<Covered>], shard: Option<ShardIndex>) -> Option<String> {
+    let is_of_page = |index: usize| shard.is_none_or(|shard| usize::from(shard) == index);
+    if feeds.iter().enumerate().any(|(index, covered)| covered.is_none() && is_of_page(index)) {
+        return None;
+    }
+    let position = |covered: &Option<Covered>| covered.as_ref().map(position).unwrap_or_default();
+    let tag = |covered: &Covered| FeedId::tag(covered.feed);
+    let cursor = StreamCursor {
+        positions: feeds.iter().map(position).collect(),
+        feeds: feeds.iter().map(|covered| covered.as_ref().map(tag)).collect(),
+    };
+    Some(cursor.to_text())
+}
+
+fn position(covered: &Covered) -> Position {
+    Position { epoch: covered.epoch.unsigned_abs(), sequence: covered.last_sequence.unsigned_abs() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noetl_domain::tx_snapshot::TxSnapshot;
+
+    #[test]
+    fn a_cursor_needs_the_positions_of_the_pages_shards() {
+        let covered = Covered { feed: FeedId::new(7 << 96), epoch: 2, last_sequence: 9, done: TxSnapshot::beginning() };
+        let feeds = [Some(covered), None];
+        assert_eq!(stream_cursor(&feeds, None), None);
+        assert_eq!(stream_cursor(&feeds, Some(1)), None);
+        let cursor = StreamCursor::parse(&stream_cursor(&feeds, Some(0)).unwrap(), 2).unwrap();
+        assert_eq!(cursor.positions, [Position { epoch: 2, sequence: 9 }, Position::default()]);
+        assert_eq!(cursor.feeds, [Some(FeedId::new(7 << 96).tag()), None]);
+    }
+}

@@ -1,0 +1,106 @@
+//! Payload of `advanceProjections`.
+
+use async_graphql::{ID, SimpleObject};
+
+use super::inputs::GivenId;
+use crate::audit::AuditedPayload;
+use crate::errors::{UserError, item_error};
+use crate::scalars::{BigInt, show_id, to_graphql_int};
+use noetl_domain::ids::Id;
+use noetl_use_cases::error::{Rejection, ServiceError};
+use noetl_use_cases::projections::{Advanced, Advances};
+
+/// Result of advancing projections.
+#[derive(Debug, SimpleObject)]
+pub(super) struct AdvanceProjectionsPayload {
+    /// Results; result i belongs to id i.
+    results: Vec<AdvanceProjectionsResult>,
+    /// Reasons the whole request was refused; empty if it was carried out.
+    user_errors: Vec<UserError>,
+}
+
+/// Ids of a request with the results of the valid ones.
+#[derive(Debug)]
+pub(super) struct AdvancedIds {
+    /// All ids.
+    pub(super) given: Vec<GivenId>,
+    /// Results of the valid ids.
+    pub(super) advances: Advances,
+}
+
+/// Result of advancing the projection of one execution.
+#[derive(Debug, SimpleObject)]
+pub(super) struct AdvanceProjectionsResult {
+    /// Index of the id in `executionIds`, counted from 0.
+    index: i32,
+    /// Id of the execution, as the caller gave it.
+    execution_id: ID,
+    /// Stored state of the execution; null if it could not be stored.
+    advanced: Option<AdvancedProjection>,
+    /// Reasons the state could not be stored; empty if it is stored.
+    user_errors: Vec<UserError>,
+}
+
+/// State of an execution that is stored.
+#[derive(Debug, SimpleObject)]
+pub(super) struct AdvancedProjection {
+    /// Highest event id in the state.
+    version: ID,
+    /// Number of events in the state.
+    applied_count: BigInt,
+    /// Number of these events that were not in the stored state before.
+    folded: BigInt,
+}
+
+impl From<Advanced> for AdvancedProjection {
+    fn from(done: Advanced) -> Self {
+        Self { version: show_id(done.version), applied_count: BigInt(done.applied_count), folded: BigInt(done.folded) }
+    }
+}
+
+impl AdvanceProjectionsPayload {
+    /// Creates the payload from the given ids and the results of the valid ones; `None`: the request was refused.
+    pub(super) fn new(advanced: Option<AdvancedIds>, user_errors: Vec<UserError>) -> Self {
+        let Some(AdvancedIds { given, advances }) = advanced else {
+            return Self { results: Vec::new(), user_errors };
+        };
+        let result = |(index, GivenId { given: execution_id, parsed }): (usize, GivenId)| {
+            let outcome = match parsed {
+                Ok(id) => advances.get(&id).cloned().unwrap_or_else(|| Err(unknown(index, id))),
+                Err(rejection) => Err(rejection.into()),
+            };
+            let index = to_graphql_int(index);
+            match outcome {
+                Ok(done) => Self::result(index, execution_id, Some(done.into()), Vec::new()),
+                Err(error) => Self::result(index, execution_id, None, vec![error_at(index, error)]),
+            }
+        };
+        Self { results: given.into_iter().enumerate().map(result).collect(), user_errors }
+    }
+
+    fn result(
+        index: i32,
+        execution_id: ID,
+        advanced: Option<AdvancedProjection>,
+        user_errors: Vec<UserError>,
+    ) -> AdvanceProjectionsResult {
+        AdvanceProjectionsResult { index, execution_id, advanced, user_errors }
+    }
+}
+
+/// Returns the error of an execution, with the path of its id.
+fn error_at(index: i32, error: ServiceError) -> UserError {
+    let error = item_error(error);
+    let field = error.field.is_some().then(|| vec!["executionIds".to_owned(), index.to_string()]);
+    UserError { field, ..error }
+}
+
+fn unknown(index: usize, id: Id) -> ServiceError {
+    Rejection::not_found(&format!("executionIds.{index}"), format!("there is no execution {id}")).into()
+}
+
+impl AuditedPayload for AdvanceProjectionsPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+}

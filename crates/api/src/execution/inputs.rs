@@ -1,0 +1,370 @@
+//! Inputs of executions.
+
+use async_graphql::{Context, ID, InputObject, MaybeUndefined, OneofObject};
+use chrono::{DateTime, Utc};
+
+use super::status::ExecutionStatus;
+use crate::access::scope;
+use crate::context::Services;
+use crate::filters::{check_owner, check_prefix};
+use crate::guards::WrittenInput;
+use crate::scalars::{Json, parse_catalog_id, parse_event_id, parse_id, parse_ids};
+use crate::selector::{Selected, selector};
+use crate::trace::TraceContextInput;
+use noetl_domain::ids::Id;
+use noetl_domain::projection::Moment;
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::{NamedTenancy, Scope};
+use noetl_storage::execution_lists;
+use noetl_use_cases::bounds::{check_count, check_text};
+use noetl_use_cases::error::{Rejection, ServiceError};
+use noetl_use_cases::executions::{Dedup, EntryKey, ExecuteRequest, RerunRequest};
+use noetl_use_cases::projections::MAX_ADVANCE;
+
+/// Filter for executions. An omitted condition matches everything.
+#[derive(Debug, Clone, Default, InputObject)]
+pub struct ExecutionFilter {
+    /// Only executions with one of these statuses.
+    statuses: Option<Vec<ExecutionStatus>>,
+    /// Only executions of this catalog path.
+    path: Option<String>,
+    /// Only executions of this version of the path (1 to 32767). It needs `path`.
+    version: Option<i64>,
+    /// Only executions whose catalog path begins with this text.
+    path_prefix: Option<String>,
+    /// Only executions whose id begins with these digits (1 to 19). If more than 5000 executions of a shard have them,
+    /// they are refused.
+    id_prefix: Option<String>,
+    /// Only the execution that belongs to this dedup key, while the claim of the key is stored (see `dedupClaim`). The
+    /// key belongs to `parentExecutionId`, or to the requests without a parent if that is omitted.
+    dedup_key: Option<String>,
+    /// Only executions that this execution or source subscription started.
+    parent_execution_id: Option<ID>,
+    /// Only executions that started after this time.
+    started_after: Option<DateTime<Utc>>,
+    /// Only executions that started before this time.
+    started_before: Option<DateTime<Utc>>,
+    /// Only executions that ended after this time.
+    ended_after: Option<DateTime<Utc>>,
+    /// Only executions that ended before this time.
+    ended_before: Option<DateTime<Utc>>,
+    /// Only executions of this tenant.
+    tenant_id: Option<String>,
+    /// Only executions of this organization.
+    organization_id: Option<String>,
+}
+
+impl ExecutionFilter {
+    /// Converts the input to the storage layer's filter and parses its ids. The version and the dedup key are looked up.
+    /// `at` is the path of the filter in the field's arguments.
+    pub async fn resolve(self, ctx: &Context<'_>, at: &str) -> Result<execution_lists::ExecutionFilter, ServiceError> {
+        let (path, version, dedup_key) = (self.path.clone(), self.version, self.dedup_key.clone());
+        let mut filter = self.parse(at)?;
+        if let Some(version) = version {
+            let field = format!("{at}.version");
+            let path = path.ok_or_else(|| Rejection::invalid(&field, "version needs path"))?;
+            let in_range = i16::try_from(version).ok().filter(|version| *version > 0);
+            let version = in_range.ok_or_else(|| Rejection::invalid(&field, "version must be 1 to 32767"))?;
+            match ctx.data_unchecked::<Services>().catalog.find(&path, Some(version)).await? {
+                Some(entry) => filter.catalog_id = Some(Id::new(entry.catalog_id)),
+                None => filter.ids = Some(Vec::new()),
+            }
+        }
+        if let Some(key) = dedup_key {
+            let field = format!("{at}.dedupKey");
+            let unknown = |_| Rejection::invalid(&field, "the caller is unknown");
+            let scope = scope(ctx).map_err(unknown)?;
+            let executions = &ctx.data_unchecked::<Services>().executions;
+            let claim = executions.dedup_claim(&field, filter.parent_execution_id, &key, &scope).await?;
+            let found = claim.into_iter().map(|claim| Id::new(claim.execution_id));
+            filter.ids = Some(found.filter(|_| filter.ids.is_none()).collect());
+        }
+        if let Some(digits) = &filter.id_prefix {
+            let executions = &ctx.data_unchecked::<Services>().executions;
+            executions.check_id_prefix(&format!("{at}.idPrefix"), digits).await?;
+        }
+        Ok(filter)
+    }
+
+    fn parse(self, at: &str) -> Result<execution_lists::ExecutionFilter, Rejection> {
+        let field = |name: &str| format!("{at}.{name}");
+        let parent = self.parent_execution_id.map(|id| parse_id(&field("parentExecutionId"), &id)).transpose()?;
+        let path = |path: String| check_text(&field("path"), &path).map(|()| path);
+        Ok(execution_lists::ExecutionFilter {
+            statuses: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
+            path: self.path.map(path).transpose()?,
+            path_prefix: check_prefix(&field("pathPrefix"), self.path_prefix)?,
+            catalog_id: None,
+            parent_execution_id: parent,
+            ids: None,
+            id_prefix: self.id_prefix.map(|prefix| check_id_prefix(&field("idPrefix"), prefix)).transpose()?,
+            started_after: self.started_after,
+            started_before: self.started_before,
+            ended_after: self.ended_after,
+            ended_before: self.ended_before,
+            tenant_id: check_owner(&field("tenantId"), self.tenant_id)?,
+            organization_id: check_owner(&field("organizationId"), self.organization_id)?,
+        })
+    }
+}
+
+fn check_id_prefix(field: &str, prefix: String) -> Result<String, Rejection> {
+    if (1..=19).contains(&prefix.len()) && prefix.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(prefix);
+    }
+    Err(Rejection::invalid(field, "idPrefix must have 1 to 19 digits"))
+}
+
+selector! {
+    /// Executions that a bulk operation selects. Exactly one field is given.
+    #[expect(clippy::large_enum_variant, reason = "a request has one value")]
+    ExecutionSelector, ExecutionFilter
+}
+
+impl ExecutionSelector {
+    /// Returns the ids of the selected executions, newest first unless the caller listed them, and the shards that could
+    /// not be read. Executions that have ended are selected only by id. Refuses a selector that could select more than
+    /// the caller wrote.
+    pub async fn select(self, ctx: &Context<'_>, scope: &Scope) -> Result<SelectedExecutions, ServiceError> {
+        let filter = match self.check(ctx)? {
+            Selected::Ids(ids) => {
+                let ids = parse_ids("select.ids", &ids)?;
+                return Ok(SelectedExecutions { ids, by_id: true, unavailable: Vec::new() });
+            }
+            Selected::Filter(filter) => filter.resolve(ctx, "select.filter").await?,
+            Selected::All => execution_lists::ExecutionFilter::default(),
+        };
+        let executions = &ctx.data_unchecked::<Services>().executions;
+        let (ids, unavailable) = executions.matching(&filter, scope).await?;
+        Ok(SelectedExecutions { ids, by_id: false, unavailable })
+    }
+}
+
+/// Executions that a selector selects.
+#[derive(Debug)]
+pub struct SelectedExecutions {
+    /// Their ids.
+    pub ids: Vec<Id>,
+    /// Whether the caller listed the ids. A repeated id is kept.
+    pub by_id: bool,
+    /// Shards whose executions were not selected.
+    pub unavailable: Vec<ShardIndex>,
+}
+
+/// Cancellation of several executions.
+#[derive(Debug, InputObject)]
+pub struct CancelExecutionsInput {
+    /// Executions to cancel, at most 1000. `filter` and `all` select only executions that have not ended: of the statuses
+    /// that a filter names, those that are not final. Only `ids` selects executions that have ended.
+    pub select: ExecutionSelector,
+    /// Reason, written to the logs (at most 4096 bytes).
+    pub reason: Option<String>,
+    /// Whether the executions that they started, and those that these started, are cancelled too (default false). A
+    /// selected execution that has ended is then not refused.
+    #[graphql(default = false)]
+    pub cascade: bool,
+    /// Whether to change nothing and only return the result that is expected (default false).
+    #[graphql(default = false)]
+    pub dry_run: bool,
+}
+
+/// Moment in the log of an execution.
+#[derive(Debug, OneofObject)]
+pub enum ExecutionMoment {
+    /// After the event with this id and all events of the execution with smaller ids.
+    Event(ID),
+    /// After all events of the execution whose time is not later than this time.
+    Time(DateTime<Utc>),
+}
+
+impl ExecutionMoment {
+    /// Converts the input for an execution and parses its id.
+    pub fn parse(self, execution: Id) -> Result<Moment, Rejection> {
+        match self {
+            Self::Event(id) => Ok(Moment::Event(parse_event_id("at.event", &id, execution)?)),
+            Self::Time(time) => Ok(Moment::Time(time)),
+        }
+    }
+}
+
+/// Executions whose projections are advanced.
+#[derive(Debug, InputObject)]
+pub struct AdvanceProjectionsInput {
+    /// Ids of the executions (1 to 1000). Result i belongs to id i.
+    pub execution_ids: Vec<ID>,
+}
+
+/// Id of a list, as the caller gave it.
+#[derive(Debug)]
+pub struct GivenId {
+    /// Text that the caller gave.
+    pub given: ID,
+    /// The parsed id. A malformed id refuses only itself.
+    pub parsed: Result<Id, Rejection>,
+}
+
+impl AdvanceProjectionsInput {
+    /// Parses 1 to 1000 ids.
+    pub fn parse(self) -> Result<Vec<GivenId>, Rejection> {
+        check_count("executionIds", self.execution_ids.len(), MAX_ADVANCE)?;
+        let parse = |(index, given): (usize, ID)| {
+            let parsed = parse_id(&format!("executionIds.{index}"), &given);
+            GivenId { given, parsed }
+        };
+        Ok(self.execution_ids.into_iter().enumerate().map(parse).collect())
+    }
+}
+
+/// Key of a catalog entry to run.
+#[derive(Debug, OneofObject)]
+pub enum ExecuteEntryKey {
+    /// Catalog path whose newest version is run.
+    Path(String),
+    /// Id of the catalog entry.
+    CatalogId(ID),
+}
+
+impl ExecuteEntryKey {
+    /// Converts the input to a key of the service and parses its id.
+    fn parse(self) -> Result<EntryKey, Rejection> {
+        match self {
+            Self::Path(path) => Ok(EntryKey::Path(path)),
+            Self::CatalogId(id) => Ok(EntryKey::CatalogId(parse_catalog_id("entry.catalogId", &id)?)),
+        }
+    }
+}
+
+/// Execution to start.
+#[derive(Debug, InputObject)]
+pub struct ExecuteInput {
+    /// Catalog entry to run.
+    entry: ExecuteEntryKey,
+    /// Map that overlays the catalog entry's workload, key by key (at most 4 MiB as JSON).
+    workload: Option<Json>,
+    /// Id of the source subscription or execution that starts this execution.
+    parent_execution_id: Option<ID>,
+    /// Pool of workers that runs the execution (1 to 64 letters, digits, `-` and `_`; default `shared`).
+    execution_pool: Option<String>,
+    /// Trace context (default: the parent's, else that of this request).
+    trace: Option<TraceContextInput>,
+    /// Dedup window. If the field is left out, every request starts an execution; null, and a variable without a value,
+    /// is refused.
+    dedup: MaybeUndefined<DedupInput>,
+    /// Tenant of the execution (1 to 256 bytes; default: the tenant of the parent, else that of the caller, else
+    /// `default`). A caller with a tenant can't name another one, and an execution has the tenant of its parent.
+    tenant_id: Option<String>,
+    /// Organization of the execution (1 to 256 bytes; default: the organization of the parent, else `default`).
+    organization_id: Option<String>,
+}
+
+/// Dedup window. The first request with a key starts an execution. Later requests with the same key return that
+/// execution until the window expires, even if their content differs.
+#[derive(Debug, InputObject)]
+pub struct DedupInput {
+    /// Key that identifies a message among the requests with the same parent (1 to 1024 bytes). Requests without a
+    /// parent are those of one tenant.
+    key: String,
+    /// Length of the window in seconds (1 to 2592000; default: `dedup.window_secs` of the parent's catalog entry, else
+    /// 300).
+    // 64-bit, so that a number beyond GraphQL's `Int` is refused with an error that names this field.
+    window_seconds: Option<i64>,
+    /// Whether this request is rejected with `IDEMPOTENCY_MISMATCH` if it differs from the request that started the
+    /// execution of the key (default false: it returns `DUPLICATE` with `differs: true`). Compared are the path or the
+    /// catalog id, the workload and the pool.
+    #[graphql(default = false)]
+    reject_different: bool,
+}
+
+impl ExecuteInput {
+    /// Returns the path or the catalog id, as the caller gave it.
+    #[must_use]
+    pub fn target_name(&self) -> &str {
+        match &self.entry {
+            ExecuteEntryKey::Path(path) => path,
+            ExecuteEntryKey::CatalogId(id) => id,
+        }
+    }
+
+    /// Converts the input to a request of the service and parses its ids.
+    pub fn parse(self, written: &WrittenInput<'_>) -> Result<ExecuteRequest, Rejection> {
+        Ok(ExecuteRequest {
+            entry: self.entry.parse()?,
+            workload: self.workload.map(|workload| workload.0),
+            parent_execution_id: self.parent_execution_id.map(|id| parse_id("parentExecutionId", &id)).transpose()?,
+            execution_pool: self.execution_pool,
+            trace: self.trace.map(TraceContextInput::parse).transpose()?,
+            dedup: checked_dedup(self.dedup, written)?,
+            rerun_of: None,
+            tenancy: NamedTenancy { tenant_id: self.tenant_id, organization_id: self.organization_id },
+        })
+    }
+}
+
+/// Returns the dedup window of an input. It and its `rejectDifferent` are guards.
+fn checked_dedup(dedup: MaybeUndefined<DedupInput>, written: &WrittenInput<'_>) -> Result<Option<Dedup>, Rejection> {
+    let dedup = written.guard("dedup", dedup)?;
+    if dedup.is_some() {
+        written.check("dedup.rejectDifferent")?;
+    }
+    Ok(dedup.map(Dedup::from))
+}
+
+impl From<DedupInput> for Dedup {
+    fn from(DedupInput { key, window_seconds, reject_different }: DedupInput) -> Self {
+        Self { key, window_seconds, reject_different }
+    }
+}
+
+/// Execution to run again.
+#[derive(Debug, InputObject)]
+pub struct RerunExecutionInput {
+    /// Id of the execution, which need not have ended.
+    pub id: ID,
+    /// Map that overlays the workload of the execution, key by key (at most 4 MiB as JSON; default: no change).
+    workload: Option<Json>,
+    /// Whether to run the newest version of the catalog path (default false: the version that the execution ran).
+    #[graphql(default = false)]
+    newest_version: bool,
+    /// Pool of workers that runs the new execution (1 to 64 letters, digits, `-` and `_`; default: the pool of the
+    /// execution).
+    execution_pool: Option<String>,
+    /// Trace context (default: that of this request).
+    trace: Option<TraceContextInput>,
+    /// Dedup window. If the field is left out, every request starts an execution; null, and a variable without a value,
+    /// is refused.
+    dedup: MaybeUndefined<DedupInput>,
+}
+
+impl RerunExecutionInput {
+    /// Converts the input to a request of the service and parses its id.
+    pub fn parse(self, written: &WrittenInput<'_>) -> Result<RerunRequest, Rejection> {
+        Ok(RerunRequest {
+            id: parse_id("id", &self.id)?,
+            workload: self.workload.map(|workload| workload.0),
+            newest_version: self.newest_version,
+            execution_pool: self.execution_pool,
+            trace: self.trace.map(TraceContextInput::parse).transpose()?,
+            dedup: checked_dedup(self.dedup, written)?,
+        })
+    }
+}
+
+/// Executions to start. Each request succeeds or fails independently.
+#[derive(Debug, InputObject)]
+pub struct ExecuteBatchInput {
+    /// Requests (1 to 1000). Result i belongs to request i.
+    pub requests: Vec<ExecuteInput>,
+}
+
+/// Execution to cancel.
+#[derive(Debug, InputObject)]
+pub struct CancelExecutionInput {
+    /// Id of the execution.
+    pub id: ID,
+    /// Reason, written to the log (at most 4096 bytes).
+    pub reason: Option<String>,
+    /// Whether the executions that it started, and those that these started, are cancelled too (default false). An
+    /// execution that has ended is then not refused.
+    #[graphql(default = false)]
+    pub cascade: bool,
+}

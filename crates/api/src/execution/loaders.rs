@@ -1,0 +1,284 @@
+//! Batch loaders of executions.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use async_graphql::dataloader::Loader;
+use serde_json::Value;
+
+use crate::loaders::{Loaders, group_by_kind};
+use noetl_domain::ids::Id;
+use noetl_domain::list_position::CursorPosition;
+use noetl_domain::page::{Page, PageRequest, Total};
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::workflow::End;
+use noetl_storage::execution_lists::ExecutionFilter;
+use noetl_storage::executions::{CurrentRow, ExecutionRow};
+use noetl_storage::snapshots::{LoopOfState, Projected};
+use noetl_use_cases::error::ServiceError;
+use plain_json::Text;
+
+/// Key of the workload of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WorkloadKey(pub Id);
+
+/// Key of the result of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ResultKey(pub Id);
+
+/// Key of the error of an execution that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorKey(pub Id);
+
+/// Key of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ExecutionKey(pub Id);
+
+/// Key of the end of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EndKey {
+    /// Id of the execution.
+    pub id: Id,
+    /// Whether to read the reason.
+    pub reason: bool,
+}
+
+/// Key of the state of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StateKey(pub Id);
+
+/// Key of the results of the iterations of a loop.
+#[derive(Debug, Clone)]
+pub struct LoopResultKey {
+    /// State of the execution.
+    pub state: Arc<Projected>,
+    /// Name of the step.
+    pub step: String,
+}
+
+impl PartialEq for LoopResultKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.step == other.step && self.state.is_same_state(&other.state)
+    }
+}
+
+impl Eq for LoopResultKey {}
+
+impl Hash for LoopResultKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.state.execution_id, &self.step).hash(state);
+    }
+}
+
+/// Key of a page of the executions that a source subscription or execution started.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ChildrenKey {
+    /// Id of the parent.
+    pub parent: Id,
+    /// Filter for the executions.
+    pub filter: ExecutionFilter,
+    /// Requested page.
+    pub request: PageRequest<CursorPosition>,
+}
+
+/// Key of the number of executions that a source subscription or execution started.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ChildrenTotalKey {
+    /// Id of the parent.
+    pub parent: Id,
+    /// Filter for the executions.
+    pub filter: ExecutionFilter,
+    /// Number up to which executions are counted.
+    pub limit: i64,
+}
+
+/// Key of a page of the executions of a catalog entry.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EntryExecutionsKey {
+    /// Id of the entry.
+    pub entry: i64,
+    /// Requested page.
+    pub request: PageRequest<CursorPosition>,
+}
+
+/// Key of the number of executions of a catalog entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EntryTotalKey {
+    /// Id of the entry.
+    pub entry: i64,
+    /// Number up to which executions are counted.
+    pub limit: i64,
+}
+
+/// Page of the executions of an owner: a source subscription, an execution or a catalog entry.
+#[derive(Debug, Clone, Default)]
+pub struct ExecutionsPage {
+    /// Executions of the reachable shards.
+    pub page: Arc<Page<ExecutionRow>>,
+    /// Shards that could not be reached.
+    pub unavailable: Vec<ShardIndex>,
+}
+
+impl Loader<WorkloadKey> for Loaders {
+    type Value = Result<Text, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[WorkloadKey]) -> Result<HashMap<WorkloadKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (workloads, failed) = self.services.executions.workloads(&ids, &self.scope).await;
+        Ok(self.with_failures(keys, |key| key.0, workloads, &failed))
+    }
+}
+
+impl Loader<ResultKey> for Loaders {
+    type Value = Result<Text, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ResultKey]) -> Result<HashMap<ResultKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (results, failed) = self.services.executions.results(&ids, &self.scope).await;
+        Ok(self.with_failures(keys, |key| key.0, results, &failed))
+    }
+}
+
+impl Loader<ErrorKey> for Loaders {
+    type Value = Result<Option<String>, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ErrorKey]) -> Result<HashMap<ErrorKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (errors, failed) = self.services.executions.errors(&ids, &self.scope).await;
+        let mut found = self.with_failures(keys, |key| key.0, errors, &failed);
+        let unlisted: Vec<ErrorKey> = keys.iter().filter(|key| !found.contains_key(key)).copied().collect();
+        if !unlisted.is_empty() {
+            let ids: Vec<Id> = unlisted.iter().map(|key| key.0).collect();
+            let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
+            let error = |state: Projected| state.projection.state.end().and_then(|end| end.error);
+            let errors = states.into_iter().map(|(id, state)| (id, error(state))).collect();
+            found.extend(self.with_failures(&unlisted, |key| key.0, errors, &failed));
+        }
+        Ok(found)
+    }
+}
+
+impl Loader<ExecutionKey> for Loaders {
+    type Value = Result<CurrentRow, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ExecutionKey]) -> Result<HashMap<ExecutionKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (rows, failed) = self.services.executions.by_ids(&ids, &self.scope).await;
+        Ok(self.with_failures(keys, |key| key.0, rows, &failed))
+    }
+}
+
+impl Loader<EndKey> for Loaders {
+    type Value = Result<End, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[EndKey]) -> Result<HashMap<EndKey, Self::Value>, ServiceError> {
+        let mut found = HashMap::new();
+        for (reason, group) in group_by_kind(keys, |key| key.reason) {
+            let group: Vec<EndKey> = group.into_iter().copied().collect();
+            let ids: Vec<Id> = group.iter().map(|key| key.id).collect();
+            let (ends, failed) = self.services.projections.ends(&ids, reason, &self.scope).await;
+            found.extend(self.with_failures(&group, |key| key.id, ends, &failed));
+        }
+        Ok(found)
+    }
+}
+
+impl Loader<StateKey> for Loaders {
+    type Value = Result<Arc<Projected>, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[StateKey]) -> Result<HashMap<StateKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
+        let states = states.into_iter().map(|(id, state)| (id, Arc::new(state))).collect();
+        Ok(self.with_failures(keys, |key| key.0, states, &failed))
+    }
+}
+
+impl Loader<LoopResultKey> for Loaders {
+    type Value = Result<Option<Value>, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[LoopResultKey]) -> Result<HashMap<LoopResultKey, Self::Value>, ServiceError> {
+        let loops: Vec<LoopOfState<'_>> =
+            keys.iter().map(|key| LoopOfState { projected: &key.state, step: &key.step }).collect();
+        let results = self.services.projections.loop_results(&loops).await;
+        Ok(keys.iter().cloned().zip(results).collect())
+    }
+}
+
+impl Loader<ChildrenKey> for Loaders {
+    type Value = ExecutionsPage;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ChildrenKey]) -> Result<HashMap<ChildrenKey, Self::Value>, ServiceError> {
+        let mut pages = HashMap::new();
+        for ((filter, request), group) in group_by_kind(keys, |key| (key.filter.clone(), key.request.clone())) {
+            let parents: Vec<Id> = group.iter().map(|key| key.parent).collect();
+            let (mut found, unavailable) =
+                self.services.executions.children(&parents, &filter, &request, &self.scope).await?;
+            for key in group {
+                let page = found.remove(&key.parent.get()).unwrap_or_else(|| request.cut(Vec::new()));
+                pages.insert(key.clone(), ExecutionsPage { page: Arc::new(page), unavailable: unavailable.clone() });
+            }
+        }
+        Ok(pages)
+    }
+}
+
+impl Loader<ChildrenTotalKey> for Loaders {
+    type Value = Total;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ChildrenTotalKey]) -> Result<HashMap<ChildrenTotalKey, Self::Value>, ServiceError> {
+        let mut totals = HashMap::new();
+        for ((filter, limit), group) in group_by_kind(keys, |key| (key.filter.clone(), key.limit)) {
+            let parents: Vec<Id> = group.iter().map(|key| key.parent).collect();
+            let found = self.services.executions.children_totals(&parents, &filter, limit, &self.scope).await?;
+            totals.extend(group.into_iter().filter_map(|key| Some((key.clone(), *found.get(&key.parent)?))));
+        }
+        Ok(totals)
+    }
+}
+
+impl Loader<EntryExecutionsKey> for Loaders {
+    type Value = ExecutionsPage;
+    type Error = ServiceError;
+
+    async fn load(
+        &self,
+        keys: &[EntryExecutionsKey],
+    ) -> Result<HashMap<EntryExecutionsKey, Self::Value>, ServiceError> {
+        let mut pages = HashMap::new();
+        for (request, group) in group_by_kind(keys, |key| key.request.clone()) {
+            let entries: Vec<i64> = group.iter().map(|key| key.entry).collect();
+            let (mut found, unavailable) = self.services.executions.of_entries(&entries, &request, &self.scope).await?;
+            for key in group {
+                let page = found.remove(&key.entry).unwrap_or_else(|| request.cut(Vec::new()));
+                pages.insert(key.clone(), ExecutionsPage { page: Arc::new(page), unavailable: unavailable.clone() });
+            }
+        }
+        Ok(pages)
+    }
+}
+
+impl Loader<EntryTotalKey> for Loaders {
+    type Value = Total;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[EntryTotalKey]) -> Result<HashMap<EntryTotalKey, Self::Value>, ServiceError> {
+        let mut totals = HashMap::new();
+        for (limit, group) in group_by_kind(keys, |key| key.limit) {
+            let entries: Vec<i64> = group.iter().map(|key| key.entry).collect();
+            let found = self.services.executions.entry_totals(&entries, limit, &self.scope).await?;
+            totals.extend(group.into_iter().filter_map(|key| Some((*key, *found.get(&key.entry)?))));
+        }
+        Ok(totals)
+    }
+}

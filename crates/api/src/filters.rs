@@ -1,0 +1,31 @@
+//! Checks of the conditions that several filters have.
+
+use noetl_use_cases::bounds::check_text;
+use noetl_use_cases::error::Rejection;
+
+/// Maximum number of values in a list of a filter.
+const MAX_LIST: usize = 1000;
+
+/// Refuses a list that is too long.
+pub(super) fn check_list<T>(field: &str, list: &[T]) -> Result<(), Rejection> {
+    if list.len() <= MAX_LIST {
+        return Ok(());
+    }
+    Err(Rejection::invalid(field, format!("a list in a filter has at most {MAX_LIST} values, not {}", list.len())))
+}
+
+/// Refuses a list that is too long or has a malformed text.
+pub(super) fn check_texts(field: &str, list: &[String]) -> Result<(), Rejection> {
+    check_list(field, list)?;
+    list.iter().try_for_each(|text| check_text(field, text))
+}
+
+/// Refuses a malformed name of a tenant or an organization.
+pub(super) fn check_owner(field: &str, name: Option<String>) -> Result<Option<String>, Rejection> {
+    name.map(|name| check_text(field, &name).map(|()| name)).transpose()
+}
+
+/// Refuses a malformed prefix of a path.
+pub(super) fn check_prefix(field: &str, prefix: Option<String>) -> Result<Option<String>, Rejection> {
+    prefix.map(|prefix| check_text(field, &prefix).map(|()| prefix)).transpose()
+}

@@ -1,0 +1,42 @@
+//! The GraphQL schema. A resolver parses its input, makes one service call (or uses a loader, which batches), and wraps
+//! the result. The rules are in `domain` and `service`.
+//!
+//! Each aggregate has a folder with its types, inputs, payloads, resolvers and loaders. A folder may use the folders
+//! before it in this order: `catalog`, `event`, `subscription`, `execution`, `outbox`, `server`. The shared files use no
+//! aggregate; only `schema` and `live_item` use all of them.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may call functions banned in production code"))]
+
+pub mod access;
+pub mod audience;
+mod audit;
+pub mod batching;
+pub mod catalog;
+pub mod connection;
+pub mod context;
+pub mod deadline;
+pub mod errors;
+pub mod event;
+pub mod execution;
+pub mod field_spans;
+mod filters;
+mod guards;
+mod live;
+pub mod live_item;
+pub mod loaders;
+mod moved_input;
+pub mod node;
+pub mod outbox;
+pub mod outcome_hint;
+pub mod plain;
+mod response_budget;
+pub mod scalars;
+pub mod schema;
+pub mod selection;
+mod selector;
+pub mod server;
+pub mod shared_item;
+pub mod shared_reads;
+pub mod subscription;
+pub mod trace;
+pub mod updates;

@@ -1,0 +1,61 @@
+//! Hints for callers whose mutation reached its deadline, so that its outcome is unknown to them.
+
+/// Returns the sentence that tells how to find out the outcome of a mutation, by the name of its root field.
+#[must_use]
+pub fn outcome_hint(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "registerCatalogEntry" => {
+            "Query catalogEntry by its path: the newest version has the content if it was stored."
+        }
+        "registerSubscription" => "Send registerSubscription again: it returns the path's live subscription.",
+        "activateSubscription"
+        | "pauseSubscription"
+        | "resumeSubscription"
+        | "drainSubscription"
+        | "deactivateSubscription" => "Query subscription for its state and lastEventId.",
+        "transitionSubscriptions" => "Query subscriptions with the same filter for their states.",
+        "execute" | "executeBatch" | "rerunExecution" => {
+            "With a dedup key, send the request again with the same key. Without a key, query executions first: \
+             sending the request again may start a second execution."
+        }
+        "cancelExecution" | "cancelExecutions" => "Send the request again: repeating it is harmless.",
+        "advanceProjections" => "Send advanceProjections again: repeating it is harmless.",
+        "projectEvents" | "projectEventDocuments" => {
+            "Send projectEvents again with the same event ids: known events are skipped."
+        }
+        "reserveEventIds" => "Send reserveEventIds again: ids that were reserved without a response stay unused.",
+        "claimOutbox" => "Claim again: entries claimed without a response become claimable when their lease expires.",
+        "markOutboxPublished" => "Send markOutboxPublished again with the same lease: repeating it is harmless.",
+        "markOutboxFailed" | "renewOutboxLeases" | "retryOutbox" => "Query outbox for the status of the entries.",
+        "discardOutbox" => "Query outbox for the DEAD entries that remain.",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::parser::parse_schema;
+    use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
+
+    use super::outcome_hint;
+    use crate::schema::sdl;
+
+    #[test]
+    fn every_mutation_has_an_outcome_hint() {
+        let document = parse_schema(sdl()).unwrap();
+        let types = document.definitions.into_iter().filter_map(|definition| match definition {
+            TypeSystemDefinition::Type(definition) if definition.node.name.node == "Mutation" => Some(definition.node),
+            _ => None,
+        });
+        let mutations: Vec<_> = types
+            .flat_map(|definition| match definition.kind {
+                TypeKind::Object(object) => object.fields,
+                _ => Vec::new(),
+            })
+            .map(|field| field.node.name.node.to_string())
+            .collect();
+        assert!(mutations.len() >= 17, "{mutations:?}");
+        let bare: Vec<_> = mutations.iter().filter(|field| outcome_hint(field).is_none()).collect();
+        assert!(bare.is_empty(), "{bare:?}");
+    }
+}

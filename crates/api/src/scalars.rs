@@ -1,0 +1,167 @@
+//! Scalars, and the conversion of ids.
+
+use async_graphql::{ID, InputValueError, InputValueResult, Scalar, ScalarType, Value};
+use chrono::{DateTime, Utc};
+
+use graphql_transport::CheckedScalar;
+use noetl_domain::ids::Id;
+use noetl_domain::node_id::NodeId;
+use noetl_use_cases::error::Rejection;
+use plain_json::{RawJson, Text, from_graphql};
+
+/// The scalar `DateTime`, whose values are checked before an operation runs. So a wrong time is refused with its path,
+/// like a wrong number.
+pub const DATE_TIME: CheckedScalar =
+    CheckedScalar { name: "DateTime", example: "\"2026-01-31T12:00:00Z\"", fits: is_date_time };
+
+/// Name of the scalar [`Json`]. In variables, the transport carries its values as text.
+pub const JSON: &str = "JSON";
+
+fn is_date_time(value: &Value) -> bool {
+    matches!(value, Value::String(text) if text.parse::<DateTime<Utc>>().is_ok())
+}
+
+/// A signed 64-bit integer as a decimal string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BigInt(pub i64);
+
+/// A signed 64-bit integer as a decimal string.
+#[Scalar]
+impl ScalarType for BigInt {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        match &value {
+            Value::String(text) => text.parse().map(Self).map_err(InputValueError::custom),
+            _ => Err(InputValueError::expected_type(value)),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        Value::String(self.0.to_string())
+    }
+}
+
+/// Any JSON value: an object, list, string, number, boolean or null.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Json(pub serde_json::Value);
+
+/// Any JSON value: an object, list, string, number, boolean or null.
+#[Scalar(name = "JSON")]
+impl ScalarType for Json {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Ok(Self(from_graphql(value)?))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from_json(self.0.clone()).unwrap_or_default()
+    }
+}
+
+/// A JSON value of a request that is kept as the text that arrived.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JsonInput(pub RawJson);
+
+/// Any JSON value: an object, list, string, number, boolean or null.
+#[Scalar(name = "JSON")]
+impl ScalarType for JsonInput {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Ok(Self(RawJson::from_graphql(value)?))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::Binary(self.0.to_bytes())
+    }
+}
+
+/// A JSON value of a response that is kept as text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JsonText(pub Text);
+
+/// Any JSON value: an object, list, string, number, boolean or null.
+#[Scalar(name = "JSON")]
+impl ScalarType for JsonText {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Ok(Self(Text::or_error_value(&RawJson::from_graphql(value)?)))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::Binary(self.0.to_bytes())
+    }
+}
+
+/// Number of seconds: a JSON number or a decimal string. Null and an empty string count as absent.
+#[derive(Debug, Clone)]
+pub struct Seconds(pub serde_json::Value);
+
+/// Number of seconds: a JSON number or a decimal string. Null and an empty string count as absent.
+///
+/// The scalar accepts any value, so that a malformed value fails only its own item of a batch.
+#[Scalar]
+impl ScalarType for Seconds {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Ok(Self(from_graphql(value)?))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from_json(self.0.clone()).unwrap_or_default()
+    }
+}
+
+/// Time as an RFC 3339 string, in the years 1 to 9999. A time without an offset is UTC. Null and an empty string count as
+/// absent.
+#[derive(Debug, Clone)]
+pub struct Timestamp(pub serde_json::Value);
+
+/// Time as an RFC 3339 string, in the years 1 to 9999. A time without an offset is UTC. Null and an empty string count as
+/// absent.
+///
+/// The scalar accepts any value, so that a malformed value fails only its own item of a batch.
+#[Scalar]
+impl ScalarType for Timestamp {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Ok(Self(from_graphql(value)?))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from_json(self.0.clone()).unwrap_or_default()
+    }
+}
+
+impl From<u64> for BigInt {
+    fn from(number: u64) -> Self {
+        Self(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// Parses an `ID`, or returns a rejection that names the field.
+pub fn parse_id(field: &str, id: &ID) -> Result<Id, Rejection> {
+    id.parse().map_err(|malformed: noetl_domain::ids::MalformedId| Rejection::invalid(field, malformed.to_string()))
+}
+
+/// Parses the `ID` of a catalog entry in either form, or returns a rejection that names the field.
+pub fn parse_catalog_id(field: &str, id: &ID) -> Result<Id, Rejection> {
+    NodeId::catalog_entry(id).map_err(|malformed| Rejection::invalid(field, malformed.to_string()))
+}
+
+/// Parses the `ID` of an event in a log in either form, or returns a rejection that names the field.
+pub fn parse_event_id(field: &str, id: &ID, log: Id) -> Result<Id, Rejection> {
+    NodeId::event(id, Some(log)).map_err(|malformed| Rejection::invalid(field, malformed.to_string()))
+}
+
+/// Parses a list of `ID`s, or returns a rejection that names the field and the index of the malformed one.
+pub fn parse_ids(field: &str, ids: &[ID]) -> Result<Vec<Id>, Rejection> {
+    let parse = |(index, id): (usize, &ID)| parse_id(&format!("{field}.{index}"), id);
+    ids.iter().enumerate().map(parse).collect()
+}
+
+/// Converts a number to GraphQL's 32-bit `Int`. A number beyond its range becomes the nearest number in it.
+#[must_use]
+pub fn to_graphql_int(number: impl TryInto<i64>) -> i32 {
+    let number = number.try_into().unwrap_or(i64::MAX);
+    i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
+}
+
+/// Returns an id as the API shows it.
+#[must_use]
+pub fn show_id(id: Id) -> ID {
+    ID(id.to_string())
+}

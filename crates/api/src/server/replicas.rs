@@ -1,0 +1,37 @@
+//! Replicas of the deployment.
+
+use async_graphql::SimpleObject;
+use chrono::{DateTime, Utc};
+
+use crate::context::Services;
+use noetl_storage::machines::Lease;
+use noetl_use_cases::error::ServiceError;
+
+/// Running process of the deployment that generates ids: a replica, or a command that serves no requests.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct DeploymentReplica {
+    /// Machine id in the ids that it generates, unique while its lease is valid.
+    pub machine_id: u16,
+    /// Name, unique in the deployment; null for a command that serves no requests, and for a server of an earlier
+    /// version.
+    pub replica: Option<String>,
+    /// Version of its software.
+    pub version: Option<String>,
+    /// Time at which it started.
+    pub started_at: Option<DateTime<Utc>>,
+    /// Time at which its lease expires if it is not renewed. A replica that was killed is listed until then.
+    pub lease_expires_at: DateTime<Utc>,
+}
+
+impl From<Lease> for DeploymentReplica {
+    fn from(Lease { machine_id, expires_at, description }: Lease) -> Self {
+        let (started_at, named) = (description.as_ref().map(|of| of.started_at), description);
+        let (replica, version) = named.map(|of| (of.replica, of.version)).unzip();
+        Self { machine_id, replica, version, started_at, lease_expires_at: expires_at }
+    }
+}
+
+/// Returns the replicas whose lease on a machine id is valid.
+pub(super) async fn replicas(services: &Services) -> Result<Vec<DeploymentReplica>, ServiceError> {
+    Ok(services.ids.leases().await?.into_iter().map(Into::into).collect())
+}

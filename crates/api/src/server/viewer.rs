@@ -1,0 +1,104 @@
+//! The caller of an operation.
+
+use async_graphql::{Enum, SimpleObject};
+use chrono::{DateTime, Utc};
+
+use noetl_auth::principal::{self, Principal};
+
+/// Caller of an operation.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct Viewer {
+    /// Subject of the caller; null if the server does not identify callers.
+    pub name: Option<String>,
+    /// Whether the caller is authenticated.
+    pub authenticated: bool,
+    /// Summary of the capabilities.
+    pub permissions: Vec<Permission>,
+    /// Name of the caller. The events that the caller causes contain it as `meta.actor`. If the server does not
+    /// identify callers, the name is `local` and events contain no actor.
+    pub subject: String,
+    /// Roles in the caller's token.
+    pub roles: Vec<Role>,
+    /// Capabilities of the caller: those of all its roles.
+    pub capabilities: Vec<Capability>,
+    /// Tenant in the caller's token: the caller can use only the data of this tenant. Null: it can use the data of all
+    /// tenants.
+    pub tenant: Option<String>,
+    /// Expiry time of the caller's token; null if it does not expire. Live connections are closed at this time.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// Predefined set of capabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "principal::Role")]
+pub enum Role {
+    /// Reads stored data and uses live subscriptions.
+    Viewer,
+    /// Runs executions, as a worker or as the runtime of a source subscription.
+    Worker,
+    /// Reads data and controls source subscriptions, executions, the catalog and the outbox.
+    Operator,
+    /// Has every capability.
+    Admin,
+}
+
+/// Permission to use one part of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "principal::Capability")]
+pub enum Capability {
+    /// Queries of stored data, and fields that return payloads or other objects.
+    Read,
+    /// Live subscriptions.
+    Live,
+    /// `execute` and `executeBatch`.
+    Execute,
+    /// Counting, claiming and settling outbox entries.
+    Outbox,
+    /// `projectEvents`, `projectEventDocuments` and `reserveEventIds`.
+    Project,
+    /// `advanceProjections`.
+    Advance,
+    /// Registering source subscriptions, and changing the status of those that the same subject registered.
+    OwnLifecycle,
+    /// Registering source subscriptions, and changing the status of all of them.
+    Lifecycle,
+    /// `cancelExecution` and `cancelExecutions`.
+    Cancel,
+    /// `retryOutbox` and `discardOutbox`.
+    Retry,
+    /// `registerCatalogEntry`.
+    Catalog,
+    /// Introspection, if the server restricts it.
+    Introspect,
+    /// Documents that are not in the manifest, if the server enforces the manifest.
+    AnyDocument,
+}
+
+/// Summary of a caller's capabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+pub enum Permission {
+    /// Queries and live subscriptions.
+    Read,
+    /// Mutations.
+    Write,
+}
+
+/// Returns the description of a caller.
+pub(super) fn viewer(caller: &Principal) -> Viewer {
+    let reads = [principal::Capability::Read, principal::Capability::Live];
+    let writes = |one: principal::Capability| !reads.contains(&one) && !one.is_about_requests();
+    let permissions = [
+        caller.has_any(&reads).then_some(Permission::Read),
+        caller.capabilities.iter().any(writes).then_some(Permission::Write),
+    ];
+    Viewer {
+        name: caller.authenticated.then(|| caller.subject.to_string()),
+        authenticated: caller.authenticated,
+        permissions: permissions.into_iter().flatten().collect(),
+        subject: caller.subject.to_string(),
+        roles: caller.roles.iter().copied().map(Into::into).collect(),
+        capabilities: caller.capabilities.iter().map(Into::into).collect(),
+        tenant: caller.tenant.as_deref().map(str::to_owned),
+        expires_at: caller.expires_at,
+    }
+}

@@ -1,0 +1,117 @@
+//! Updates of the list of source subscriptions. Each lifecycle event has its own item, with the state after the event.
+
+use async_graphql::Result;
+
+use crate::context::Services;
+use crate::errors::field_error;
+use crate::updates::Found;
+use crate::updates::list::{Changed, Followed, ObjectReads, PageReads, Row};
+use noetl_domain::event::{Event, EventFilter};
+use noetl_domain::ids::Id;
+use noetl_domain::lifecycle::{Action, REGISTERED, State};
+use noetl_domain::list_position::{CursorPosition, ListPosition};
+use noetl_domain::page::{PageRequest, Total};
+use noetl_domain::tenant::Scope;
+use noetl_feed::read::reader::{Interest, Start};
+use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
+use noetl_use_cases::error::ServiceError;
+use noetl_use_cases::listing::Listing;
+use plain_json::Text;
+
+/// Reads of source subscriptions that readers share.
+pub type SubscriptionReads = ObjectReads<SubscriptionRow>;
+/// Reads of pages of source subscriptions that readers share.
+pub type SubscriptionPages = PageReads<FollowedSubscriptions>;
+
+impl Row for SubscriptionRow {
+    fn id(&self) -> Id {
+        self.id
+    }
+
+    fn version(&self) -> Id {
+        self.last_event_id
+    }
+
+    fn position(&self) -> ListPosition {
+        Self::position(self)
+    }
+
+    fn has_ended(&self) -> bool {
+        false
+    }
+}
+
+/// The list of source subscriptions, for readers that follow it.
+#[derive(Debug)]
+pub enum FollowedSubscriptions {}
+
+impl Followed for FollowedSubscriptions {
+    type Row = SubscriptionRow;
+    type Filter = SubscriptionFilter;
+    const EACH_EVENT: bool = true;
+
+    fn interest() -> Interest {
+        let types = Action::ALL.into_iter().map(Action::event_type).chain([REGISTERED]);
+        let filter = EventFilter { types: Some(types.map(str::to_owned).collect()), ..EventFilter::default() };
+        Interest { filter, scope: Scope::Unrestricted }
+    }
+
+    fn start() -> Start {
+        Start::Latest
+    }
+
+    fn can_leave(filter: &SubscriptionFilter) -> bool {
+        filter.states.is_some()
+    }
+
+    fn matches(filter: &SubscriptionFilter, row: &SubscriptionRow) -> bool {
+        filter.matches(row)
+    }
+
+    async fn page(
+        services: &Services,
+        filter: &SubscriptionFilter,
+        request: &PageRequest<CursorPosition>,
+        scope: &Scope,
+    ) -> Result<Listing<SubscriptionRow>, ServiceError> {
+        services.subscriptions.list(filter, request, scope).await
+    }
+
+    async fn count(
+        services: &Services,
+        filter: &SubscriptionFilter,
+        scope: &Scope,
+        limit: i64,
+    ) -> Result<Total, ServiceError> {
+        services.subscriptions.total(filter, limit, scope).await
+    }
+
+    async fn read(services: &Services, changed: &[Changed], scope: &Scope) -> Result<Vec<Found<SubscriptionRow>>> {
+        let ids: Vec<Id> = changed.iter().map(|changed| changed.id).collect();
+        let (rows, failed) = services.subscriptions.by_ids(&ids, scope).await;
+        let unreadable = |error: &ServiceError| error.unavailable().is_some() || error.timed_out().is_some();
+        let down: Vec<_> = failed.iter().filter(|(_, error)| unreadable(error)).map(|(shard, _)| *shard).collect();
+        if let Some(error) = failed.into_values().find(|error| !unreadable(error)) {
+            return Err(field_error(error));
+        }
+        let result = |changed: &Changed| match rows.iter().find(|row| row.id == changed.id) {
+            Some(row) => Found::Row(row.clone()),
+            None if down.contains(&services.databases.index_of(changed.id)) => Found::Unavailable,
+            None => Found::Missing,
+        };
+        Ok(changed.iter().map(result).collect())
+    }
+
+    /// Returns the subscription in its state after this lifecycle event, even if later events exist.
+    fn after(row: SubscriptionRow, event: &Event<Text>) -> SubscriptionRow {
+        let state_text = event.status.clone().unwrap_or_default();
+        SubscriptionRow {
+            state: State::from_stored(&state_text),
+            state_text,
+            last_event_id: event.event_id,
+            last_event_type: event.event_type.clone(),
+            updated_at: event.created_at,
+            ..row
+        }
+    }
+}

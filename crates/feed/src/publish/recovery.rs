@@ -1,0 +1,272 @@
+//! Recovery of a leader: it finds how much of the current batch the stream holds, and checks that stream and database
+//! still have the same history.
+//!
+//! Three faults break that history.
+//!
+//! - The broker lost acknowledged messages, or the stream was deleted and created again. The leader goes back to the
+//!   batch of the last message that is left.
+//! - The database went back in time, or a standby was promoted, so the stream holds messages that the cursor does not
+//!   know. If the database has all their events, as after a planned switchover, the leader continues after them.
+//!   Otherwise readers are told from which message on they must discard what they received, and the events of the
+//!   database that they lack then are published.
+//! - The database was restored from a dump, so transaction ids start over. The leader first gives the rows new
+//!   transaction ids.
+//!
+//! If readers must discard or may receive an event again, the feed's epoch is raised, so it never decreases along a
+//! stream.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use futures::TryStreamExt;
+use tokio::time::sleep;
+
+use crate::publish::error::{PublishError, StandBack};
+use crate::publish::publisher::{Publisher, Stored, StreamEnd};
+use crate::publish::tailer::{LeadershipLost, Tailer};
+use noetl_domain::tx_snapshot::TxSnapshot;
+use noetl_runtime::clock;
+use noetl_storage::tail::{self, History, Overlap, TailCursor};
+use noetl_storage::tail_overlap::{self, PublishedEvent};
+use noetl_storage::tail_restore;
+
+/// Delay before a second check confirms that the broker lost messages.
+const CONFIRM_LOSS_AFTER: Duration = Duration::from_secs(1);
+/// Number of messages at the end of the stream that are searched for an earlier feed's last message.
+const SEARCH_LIMIT: u64 = 10_000;
+/// Maximum number of messages after the cursor's position that are compared with the database. If there are more, the
+/// events after that position are published again.
+const MAX_COMPARED: u64 = 100_000;
+/// Number of messages that are compared in one statement.
+const COMPARED_AT_ONCE: usize = 1_000;
+/// Time after its last message for which a promoted server counts as running, even if none of its leaders answers.
+const RIVAL_SILENCE: TimeDelta = TimeDelta::seconds(60);
+
+impl Tailer {
+    /// Makes the cursor and the stream's end consistent and returns both.
+    pub(super) async fn recover(
+        &self,
+        publisher: &Publisher,
+        mut cursor: TailCursor,
+    ) -> Result<(TailCursor, StreamEnd), LeadershipLost> {
+        if cursor.history == History::Other {
+            cursor = self.renumber(publisher, cursor).await?;
+        }
+        if cursor.batch == 0 {
+            cursor = self.first_batch(publisher, cursor).await?;
+        }
+        if self.lost_stream(publisher, &mut cursor).await? {
+            cursor = self.rewind(publisher, cursor).await?;
+        }
+        let end = match self.look(publisher, &cursor).await {
+            Err(LeadershipLost::BrokerLost) => {
+                cursor = self.rewind(publisher, cursor).await?;
+                self.look(publisher, &cursor).await?
+            }
+            looked => looked?,
+        };
+        if cursor.history == History::Same && is_explained(&end, &cursor) {
+            return Ok((cursor, end));
+        }
+        cursor = self.adopt(publisher, cursor, &end).await?;
+        let end = self.look(publisher, &cursor).await?;
+        Ok((cursor, end))
+    }
+
+    /// Gives the events of a restored dump transaction ids of this server. Returns the cursor with snapshots that fit them.
+    async fn renumber(&self, publisher: &Publisher, cursor: TailCursor) -> Result<TailCursor, LeadershipLost> {
+        let rows = tail_restore::renumber(&self.database, &cursor).await?;
+        tracing::warn!(shard = self.shard, rows, "gave the events of a restored database new transaction ids");
+        let (origin, done) = tail_restore::numbered();
+        // The batches of the old server can't be read again. What the stream lacks of them is not published again.
+        let last_sequence = cursor.last_sequence.min(publisher.sequence().await?.cast_signed());
+        let stream_created = Some(publisher.created());
+        Ok(TailCursor { origin, done, target: None, last_sequence, stream_created, ..cursor })
+    }
+
+    /// Checks the stream of a feed that has published nothing. Fails if the stream belongs to another feed.
+    async fn first_batch(&self, publisher: &Publisher, mut cursor: TailCursor) -> Result<TailCursor, LeadershipLost> {
+        let end = publisher.sequence().await?;
+        let (last, foreign) = publisher.last_stored(end.saturating_sub(SEARCH_LIMIT).max(1), end).await?;
+        match (last, foreign.owner) {
+            // The database was restored to a state before its first batch.
+            (Some(_), _) => Ok(cursor),
+            (None, Some(owner)) => Err(StandBack::OtherFeed { stream: publisher.stream_name(), owner }.into()),
+            (None, None) => {
+                // No tailer has published yet, so all messages in the stream are foreign.
+                cursor.last_sequence = end.cast_signed();
+                Ok(cursor)
+            }
+        }
+    }
+
+    /// Returns the end of the stream as [`Self::look`] does. Fails if the stream holds messages of another state of the
+    /// database, such as those of a promoted standby.
+    pub(super) async fn look_again(
+        &self,
+        publisher: &Publisher,
+        cursor: &TailCursor,
+    ) -> Result<StreamEnd, LeadershipLost> {
+        let end = self.look(publisher, cursor).await?;
+        if is_explained(&end, cursor) { Ok(end) } else { Err(LeadershipLost::Overtaken) }
+    }
+
+    /// Returns the end of the stream. Fails if it is below the last sequence in the cursor: the broker lost messages.
+    pub(super) async fn look(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<StreamEnd, LeadershipLost> {
+        let floor = cursor.last_sequence.cast_unsigned();
+        let mut end = publisher.end(floor).await?;
+        if end.sequence < floor {
+            // A server that just became the leader of a replicated stream may respond before it has read all of it.
+            sleep(CONFIRM_LOSS_AFTER).await;
+            publisher.settle().await?;
+            end = publisher.end(floor).await?;
+        }
+        if end.sequence < floor { Err(LeadershipLost::BrokerLost) } else { Ok(end) }
+    }
+
+    /// Continues after the messages that another state of the database published after the cursor's position. Those
+    /// whose events this database has are not published again. If it lacks one of the events, or if it is a restored
+    /// dump, a new epoch begins.
+    async fn adopt(
+        &self,
+        publisher: &Publisher,
+        mut cursor: TailCursor,
+        end: &StreamEnd,
+    ) -> Result<TailCursor, LeadershipLost> {
+        let mut lost = None;
+        if let Some(last) = &end.last {
+            check_rival(publisher, &cursor, last)?;
+            let from = cursor.overlap.map_or(cursor.last_sequence + 1, |overlap| overlap.from);
+            lost = self.first_unknown(publisher, &cursor, from.cast_unsigned(), end.sequence).await?;
+            let discard_from = lost.unwrap_or(end.sequence + 1).cast_signed();
+            cursor.overlap = Some(Overlap { from, discard_from, discard_to: end.sequence.cast_signed() });
+            cursor.target = None;
+            cursor.batch = cursor.batch.max(last.mark.batch);
+            cursor.feed_epoch = cursor.feed_epoch.max(last.mark.epoch);
+            cursor.last_sequence = end.sequence.cast_signed();
+        }
+        if lost.is_none() && cursor.history != History::Other {
+            tracing::warn!(
+                shard = self.shard,
+                timeline = cursor.owner.timeline,
+                epoch = cursor.feed_epoch,
+                "the database was promoted or went back in time, and has every published event; publishing continues"
+            );
+            return self.store(TailCursor { history: History::Same, ..cursor }).await;
+        }
+        cursor.feed_epoch += 1;
+        tracing::error!(
+            shard = self.shard,
+            history = ?cursor.history,
+            epoch = cursor.feed_epoch,
+            discard_from = lost,
+            "the database was restored or failed over and lacks published events; publishing in a new epoch"
+        );
+        self.go_to(TailCursor { history: History::Same, ..cursor }, "database").await
+    }
+
+    /// Returns the first sequence of a range whose event the database does not have. A range that is too long to be
+    /// compared counts as unknown from its beginning.
+    async fn first_unknown(
+        &self,
+        publisher: &Publisher,
+        cursor: &TailCursor,
+        first: u64,
+        last: u64,
+    ) -> Result<Option<u64>, LeadershipLost> {
+        if last.saturating_sub(first) >= MAX_COMPARED {
+            return Ok(Some(first));
+        }
+        // A dump has the transaction ids of the old server, or those that they were changed to.
+        let same_ids = cursor.history != History::Other;
+        let mut chunks = std::pin::pin!(publisher.stored(first, last).try_chunks(COMPARED_AT_ONCE));
+        while let Some(chunk) = chunks.try_next().await.map_err(|failed| failed.1)? {
+            let named = |stored: &Stored| PublishedEvent { key: stored.key, tx_id: stored.tx_id.filter(|_| same_ids) };
+            let events: Vec<PublishedEvent> = chunk.iter().map(named).collect();
+            if let Some(missing) = tail_overlap::first_missing(&self.database, &events).await? {
+                return Ok(chunk.get(missing).map(|stored| stored.sequence));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes back after the broker lost acknowledged messages, and starts a new epoch. Continues with the batch of the
+    /// stream's last message, or, if none is left, with the beginning of the feed.
+    async fn rewind(&self, publisher: &Publisher, cursor: TailCursor) -> Result<TailCursor, LeadershipLost> {
+        let (end, recorded) = (publisher.sequence().await?, cursor.last_sequence);
+        let (last, foreign) = publisher.last_stored(1, end).await?;
+        if let (None, Some(owner)) = (&last, foreign.owner) {
+            return Err(StandBack::OtherFeed { stream: publisher.stream_name(), owner }.into());
+        }
+        let epoch = last.as_ref().map_or(0, |last| last.mark.epoch).max(cursor.feed_epoch) + 1;
+        let mut back = TailCursor {
+            done: cursor.origin.clone(),
+            target: None,
+            last_sequence: end.cast_signed(),
+            feed_epoch: epoch,
+            overlap: None,
+            ..cursor
+        };
+        if let Some((first, (done, target))) = with_span(publisher, last).await? {
+            (back.done, back.target, back.batch) = (done, Some(target), first.mark.batch);
+            back.last_sequence = first.sequence.saturating_sub(1).cast_signed();
+        }
+        tracing::error!(
+            shard = self.shard,
+            lost_after = end,
+            recorded,
+            epoch,
+            "the broker lost acknowledged events; publishing them again"
+        );
+        self.go_to(back, "broker").await
+    }
+
+    async fn go_to(&self, cursor: TailCursor, lost_by: &'static str) -> Result<TailCursor, LeadershipLost> {
+        let shard = self.shard.to_string();
+        metrics::counter!("noetl_tailer_rewinds_total", "shard" => shard, "because" => lost_by).increment(1);
+        self.store(cursor).await
+    }
+
+    async fn store(&self, cursor: TailCursor) -> Result<TailCursor, LeadershipLost> {
+        if tail::rewind(&self.database, &cursor).await? { Ok(cursor) } else { Err(LeadershipLost::Fenced) }
+    }
+}
+
+/// Returns true if a tailer with this cursor published the stream's last message: it is a message of the batch that is
+/// being published. Earlier versions did not write the database into a message.
+fn is_explained(end: &StreamEnd, cursor: &TailCursor) -> bool {
+    end.last.as_ref().is_none_or(|Stored { mark, .. }| {
+        cursor.target.is_some()
+            && mark.epoch <= cursor.feed_epoch
+            && mark.batch <= cursor.batch
+            && mark.owner.is_none_or(|owner| owner == cursor.owner)
+    })
+}
+
+/// Fails if the stream's last message is from a server that was promoted from a standby of this one, and that may still
+/// be running.
+fn check_rival(publisher: &Publisher, cursor: &TailCursor, last: &Stored) -> Result<(), StandBack> {
+    let promoted = last.mark.owner.filter(|owner| owner.replaces(&cursor.owner));
+    match promoted {
+        Some(other) if clock::now() - last.stored_at < RIVAL_SILENCE => {
+            Err(StandBack::Rival { stream: publisher.stream_name(), other, this: cursor.owner })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the last message at or before `at` that carries the span of its batch, and this span. Foreign messages may
+/// lie between the messages of a batch.
+async fn with_span(
+    publisher: &Publisher,
+    mut at: Option<Stored>,
+) -> Result<Option<(Stored, (TxSnapshot, TxSnapshot))>, PublishError> {
+    while let Some(stored) = at {
+        if let Some(span) = stored.mark.span.clone() {
+            return Ok(Some((stored, span)));
+        }
+        let before = stored.sequence.saturating_sub(stored.mark.index.max(1));
+        at = publisher.last_stored(1, before).await?.0;
+    }
+    Ok(None)
+}

@@ -1,0 +1,173 @@
+//! Copies of one database whose servers publish to the same stream: at most one of them may.
+//!
+//! A promoted standby and its old primary, or a restored dump and its original, have the same feed, the same batches and
+//! the same cursor. A leader asks on the broker for other leaders of its feed before it publishes, and answers such
+//! requests while it leads. A database that was promoted replaces the one that it was promoted from. In all other cases
+//! the database that publishes already continues. So two copies never take the stream from each other in turns.
+//!
+//! This only avoids a conflict. If two copies publish nevertheless, for example after one was frozen, the expected
+//! sequences keep their messages apart, and [`super::recovery`] finds the messages of the other one.
+
+use std::time::Duration;
+
+use async_nats::{Client, Message, StatusCode, Subject, Subscriber};
+use futures::StreamExt;
+use tokio::time::{Instant, timeout_at};
+
+use crate::publish::error::{PublishError, broker};
+use noetl_domain::feed::FeedOwner;
+
+/// Time for which a leader waits for the answers of others.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Leader of a feed, as it introduces itself on the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Leader {
+    /// Database for which it publishes.
+    pub(super) owner: FeedOwner,
+    /// Start time of the PostgreSQL server in microseconds since 1970. It distinguishes copies of a server's files, which
+    /// have the same system identifier and timeline.
+    pub(super) started: i64,
+}
+
+impl Leader {
+    fn to_payload(self, leads: bool) -> String {
+        format!("{} {} {}", if leads { LEADS } else { ASKS }, self.started, self.owner)
+    }
+
+    /// Returns true if `other` publishes the same feed for another copy of the database.
+    fn is_rival(&self, other: &Self) -> bool {
+        self.owner.feed == other.owner.feed && self != other
+    }
+
+    /// Returns true if this leader continues although `other` leads too.
+    fn precedes(&self, other: &Self) -> bool {
+        if self.owner.replaces(&other.owner) || other.owner.replaces(&self.owner) {
+            return self.owner.replaces(&other.owner);
+        }
+        // Both started at the same moment. Any order will do, if both compare in the same way.
+        let order = |leader: &Self| (leader.owner.system_identifier, leader.owner.timeline, leader.started);
+        order(self) < order(other)
+    }
+}
+
+const ASKS: &str = "asks";
+const LEADS: &str = "leads";
+
+/// Message of a leader: itself, and whether it leads already.
+#[derive(Debug, PartialEq, Eq)]
+struct Introduction {
+    leader: Leader,
+    leads: bool,
+}
+
+fn read(payload: &[u8]) -> Option<Introduction> {
+    let mut parts = std::str::from_utf8(payload).ok()?.splitn(3, ' ');
+    let leads = match parts.next()? {
+        LEADS => true,
+        ASKS => false,
+        _ => return None,
+    };
+    let started = parts.next()?.parse().ok()?;
+    Some(Introduction { leader: Leader { owner: parts.next()?.parse().ok()?, started }, leads })
+}
+
+/// Answers of one leader to others of its feed.
+pub(super) struct Rivals {
+    client: Client,
+    subject: Subject,
+    me: Leader,
+    requests: Subscriber,
+}
+
+impl Rivals {
+    /// Asks for other leaders of the feed, and begins to receive the requests of others. Returns the leader that
+    /// continues instead of this one, if there is one.
+    pub(super) async fn meet(
+        client: Client,
+        subject: String,
+        me: Leader,
+    ) -> Result<Result<Self, Leader>, PublishError> {
+        let subject = Subject::from(subject);
+        if let Some(leader) = ask(&client, &subject, me).await? {
+            return Ok(Err(leader));
+        }
+        let requests = client.subscribe(subject.clone()).await.map_err(broker)?;
+        // Another leader that asked at the same moment got no answer. Both announce themselves.
+        client.publish(subject.clone(), me.to_payload(true).into()).await.map_err(broker)?;
+        Ok(Ok(Self { client, subject, me, requests }))
+    }
+
+    /// Answers requests until a leader comes that continues instead of this one, and returns that one.
+    pub(super) async fn answer(&mut self) -> Result<Leader, PublishError> {
+        loop {
+            let message = self.requests.next().await.ok_or_else(|| broker("the connection was closed"))?;
+            let Some(Introduction { leader, leads }) = read(&message.payload) else { continue };
+            if !self.me.is_rival(&leader) {
+                continue;
+            }
+            if leader.owner.replaces(&self.me.owner) || (leads && leader.precedes(&self.me)) {
+                return Ok(leader);
+            }
+            self.reply(message).await?;
+        }
+    }
+
+    /// Sends this leader to the one that asked. An announcement is answered by another one.
+    async fn reply(&self, to: Message) -> Result<(), PublishError> {
+        let subject = to.reply.unwrap_or_else(|| self.subject.clone());
+        self.client.publish(subject, self.me.to_payload(true).into()).await.map_err(broker)
+    }
+}
+
+/// Asks for leaders of the feed. Returns one that `me` does not replace.
+async fn ask(client: &Client, subject: &Subject, me: Leader) -> Result<Option<Leader>, PublishError> {
+    let inbox = client.new_inbox();
+    let mut replies = client.subscribe(inbox.clone()).await.map_err(broker)?;
+    let question = me.to_payload(false).into();
+    client.publish_with_reply(subject.clone(), inbox, question).await.map_err(broker)?;
+    let until = Instant::now() + PATIENCE;
+    while let Ok(Some(reply)) = timeout_at(until, replies.next()).await {
+        if reply.status == Some(StatusCode::NO_RESPONDERS) {
+            break;
+        }
+        let leader = read(&reply.payload).map(|introduction| introduction.leader);
+        if let Some(leader) = leader.filter(|leader| me.is_rival(leader) && !me.owner.replaces(&leader.owner)) {
+            return Ok(Some(leader));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noetl_domain::feed::FeedId;
+
+    fn leader(system_identifier: i64, timeline: i32, started: i64) -> Leader {
+        Leader { owner: FeedOwner { feed: FeedId::new(1), system_identifier, timeline }, started }
+    }
+
+    #[test]
+    fn introductions_round_trip_and_other_texts_are_ignored() {
+        let me = leader(7, 2, 50);
+        for leads in [false, true] {
+            assert_eq!(read(me.to_payload(leads).as_bytes()), Some(Introduction { leader: me, leads }));
+        }
+        for text in ["", "leads", "leads x 1 2 3", "other 5 1 2 3", "leads 5 1 2"] {
+            assert_eq!(read(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_two_leaders_exactly_one_continues_and_a_promoted_server_goes_first() {
+        let all = [leader(7, 1, 50), leader(7, 2, 10), leader(7, 2, 60), leader(6, 1, 70)];
+        for one in &all {
+            assert!(!one.is_rival(one));
+            for other in all.iter().filter(|other| *other != one) {
+                assert_eq!(one.precedes(other), !other.precedes(one), "{one:?} {other:?}");
+            }
+        }
+        assert!(all[2].precedes(&all[0]) && all[1].precedes(&all[0]));
+    }
+}

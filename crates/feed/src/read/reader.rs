@@ -1,0 +1,256 @@
+//! Feed of one reader over all shards: stored events from its start position, then live events from the hub.
+//!
+//! The events of a shard are delivered in order and once. Missing events are reported as gaps. A cursor is valid on
+//! every replica.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_stream::try_stream;
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream::{SelectAll, Stream};
+use tokio::time::{MissedTickBehavior, interval_at, timeout};
+
+use crate::read::delivered::LiveEvent;
+pub use crate::read::error::ReadError;
+pub use crate::read::gap::{Gap, GapReason};
+use crate::read::held::{HeldEvents, Released};
+use crate::read::hub::Hub;
+pub use crate::read::interests::Interest;
+use crate::read::replay::Replayed;
+pub use crate::read::replay::Since;
+use crate::read::ring::Place;
+use crate::read::shard_reader::{From, ShardItem, join, read_shard};
+use crate::wire::cursor::{Position, StreamCursor};
+use noetl_domain::feed::FeedId;
+use noetl_domain::shard::ShardIndex;
+
+/// Time between heartbeats.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Time that a reader waits for the streams of all shards, for example after the whole deployment started. It then
+/// starts with the streams that were found.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Start position of a reader.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Start {
+    /// The oldest event that the streams hold.
+    Beginning,
+    /// The first event that is published after the reader joined.
+    #[default]
+    Latest,
+    /// The first event after a cursor.
+    After(StreamCursor),
+    /// The first event that was published at a time or later.
+    Since(Since),
+}
+
+/// Shards that a reader reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shards {
+    /// All shards.
+    All,
+    /// One shard. Cursors contain no position of the others.
+    One(ShardIndex),
+}
+
+impl Shards {
+    fn of(self, hub: &Hub) -> std::ops::Range<ShardIndex> {
+        match self {
+            Self::All => 0..hub.shards(),
+            Self::One(shard) => shard..shard + 1,
+        }
+    }
+}
+
+/// Item that a reader receives.
+#[derive(Debug, Clone)]
+pub enum Item {
+    /// An event in the reader's scope that matches the filter.
+    Event {
+        /// Position after the event.
+        cursor: StreamCursor,
+        /// Shard of the event.
+        shard: ShardIndex,
+        /// Position of the event in the feed of its shard.
+        position: Position,
+        /// The event.
+        live: LiveEvent,
+    },
+    /// Every event that was published before the reader joined has been delivered.
+    CaughtUp {
+        /// Position after those events.
+        cursor: StreamCursor,
+    },
+    /// Events are missing, or may be delivered again.
+    Gap {
+        /// Position after the gap.
+        cursor: StreamCursor,
+        /// Shard of the gap.
+        shard: ShardIndex,
+        /// The gap.
+        gap: Gap,
+    },
+    /// Periodic report of position and lag.
+    Heartbeat {
+        /// Position of the reader.
+        cursor: StreamCursor,
+        /// Number of published messages after the reader's position.
+        lag: u64,
+    },
+}
+
+impl Item {
+    fn of(released: Released, cursor: StreamCursor) -> Self {
+        let Released { shard, position, live } = released;
+        Self::Event { cursor, shard, position, live }
+    }
+
+    /// Returns the position after the item.
+    #[must_use]
+    pub fn cursor(&self) -> &StreamCursor {
+        match self {
+            Self::Event { cursor, .. }
+            | Self::CaughtUp { cursor }
+            | Self::Gap { cursor, .. }
+            | Self::Heartbeat { cursor, .. } => cursor,
+        }
+    }
+}
+
+impl Start {
+    fn on(&self, shard: ShardIndex) -> From {
+        match self {
+            Self::Beginning => From::Beginning,
+            Self::Latest => From::Latest,
+            Self::After(after) => From::After {
+                at: after.positions.get(usize::from(shard)).copied().unwrap_or_default(),
+                feed: after.feeds.get(usize::from(shard)).copied().flatten(),
+            },
+            Self::Since(since) => From::Since(*since),
+        }
+    }
+}
+
+/// Counts a reader in `noetl_stream_readers` until it is dropped.
+struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        metrics::gauge!("noetl_stream_readers").increment(1.0);
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        metrics::gauge!("noetl_stream_readers").decrement(1.0);
+    }
+}
+
+/// Returns the items of the shards that a reader with this interest may receive. The stream ends only with an error.
+pub fn read(
+    hub: Hub,
+    start: Start,
+    interest: Interest,
+    shards: Shards,
+) -> impl Stream<Item = Result<Item, ReadError>> + Send {
+    try_stream! {
+        let _counted = Counted::new();
+        let read_shards = shards.of(&hub);
+        // Shards that have not caught up; `None` after the marker.
+        let mut behind = Some(read_shards.len());
+        let mut cursor = StreamCursor::unnamed(vec![Position::default(); usize::from(hub.shards())]);
+        let mut places: Vec<Option<Arc<Place>>> = vec![None; cursor.positions.len()];
+        let mut feeds = SelectAll::new();
+        let joining = |shard| timeout(PATIENCE, join(&hub, shard, start.on(shard), interest.clone()));
+        let joined = join_all(read_shards.clone().map(joining)).await;
+        if joined.iter().all(Result::is_err) {
+            Err(ReadError::of(read_shards.start, "no stream was found in time"))?;
+        }
+        for (shard, joined) in read_shards.clone().zip(joined) {
+            let (from, joined) = (start.on(shard), joined.ok());
+            cursor.positions[usize::from(shard)] = match (&joined, from) {
+                (Some(joined), _) => joined.at,
+                (None, From::After { at, .. }) => at,
+                (None, From::Beginning) => Position::default(),
+                // The stream does not exist yet, so all its events will be after its beginning.
+                (None, _) if hub.is_missing(shard) => Position::default(),
+                (None, _) => Err(ReadError::of(shard, "its position can't be determined"))?,
+            };
+            cursor.feeds[usize::from(shard)] = match from {
+                From::After { feed, .. } if joined.is_none() => feed,
+                _ => hub.identity(shard).map(FeedId::tag),
+            };
+            feeds.push(read_shard(hub.clone(), shard, from, interest.clone(), joined));
+        }
+        let mut heartbeats = interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
+        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut held = HeldEvents::default();
+        loop {
+            if behind == Some(0) && held.is_empty() {
+                behind = None;
+                yield Item::CaughtUp { cursor: cursor.clone() };
+            }
+            let next = tokio::select! {
+                released = held.next(), if !held.is_empty() => {
+                    if let Some(released) = released {
+                        yield Item::of(released, held.limit(&cursor));
+                    }
+                    continue;
+                }
+                item = feeds.next(), if !held.is_full() => item,
+                _ = heartbeats.tick() => {
+                    advance(&mut cursor, &places);
+                    let lag = read_shards.clone().map(|shard| lag(&hub, shard, &cursor)).sum();
+                    yield Item::Heartbeat { lag, cursor: held.limit(&cursor) };
+                    continue;
+                }
+            };
+            let Some((shard, item)) = next else { break };
+            let position = item.position();
+            let before = if held.is_empty() { StreamCursor::default() } else { cursor.clone() };
+            cursor.positions[usize::from(shard)] = position;
+            cursor.feeds[usize::from(shard)] = hub.identity(shard).map(FeedId::tag);
+            match item {
+                ShardItem::Replayed(Replayed::Delivered(delivered)) => {
+                    let followed = delivered.event.as_ref().filter(|live| interest.includes(&live.event));
+                    if let Some(live) = followed {
+                        if held.concerns(&delivered, live) {
+                            held.hold(Arc::clone(&delivered), live.event.execution_id);
+                        } else {
+                            yield Item::Event { cursor: held.limit(&cursor), shard, position, live: live.clone() };
+                        }
+                    }
+                }
+                ShardItem::Replayed(Replayed::Passed(_)) => {}
+                ShardItem::Replayed(Replayed::Gap(gap)) => {
+                    metrics::counter!("noetl_stream_gaps_total", "reason" => gap.reason.label()).increment(1);
+                    // A gap may say that events from a position on are void, so the events before it come first.
+                    while held.holds(shard) && let Some(released) = held.next().await {
+                        yield Item::of(released, held.limit(&before));
+                    }
+                    yield Item::Gap { cursor: held.limit(&cursor), shard, gap };
+                }
+                ShardItem::CaughtUp(_, place) => {
+                    places[usize::from(shard)] = Some(place);
+                    behind = behind.map(|behind| behind.saturating_sub(1));
+                }
+            }
+        }
+    }
+}
+
+/// Moves the cursor to the positions of the feeds of which the reader has received every event that it follows.
+fn advance(cursor: &mut StreamCursor, places: &[Option<Arc<Place>>]) {
+    for (position, place) in cursor.positions.iter_mut().zip(places) {
+        *position = place.as_ref().and_then(|place| place.passed()).unwrap_or_default().max(*position);
+    }
+}
+
+/// Returns the number of published messages after the cursor in one shard.
+fn lag(hub: &Hub, shard: ShardIndex, cursor: &StreamCursor) -> u64 {
+    let position = cursor.positions.get(usize::from(shard)).copied().unwrap_or_default();
+    hub.head(shard).map_or(0, |head| head.sequence.saturating_sub(position.sequence))
+}

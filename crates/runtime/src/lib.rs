@@ -1,0 +1,12 @@
+//! Parts that the tasks of a process share: the clock, wake-ups, shared statements, the supervisor, crash points and
+//! causes of errors.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may call functions banned in production code"))]
+
+pub mod causes;
+pub mod clock;
+pub mod coalesce;
+pub mod crash_point;
+pub mod stalls;
+pub mod supervisor;
+pub mod wake;

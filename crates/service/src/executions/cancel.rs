@@ -1,0 +1,93 @@
+//! Cancelling an execution.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::Executions;
+use noetl_domain::actor::Actor;
+use noetl_domain::event::Event;
+use noetl_domain::execution::{CANCELLED, Status, emitted};
+use noetl_domain::ids::Id;
+use noetl_domain::tenant::{Caller, Scope};
+use noetl_runtime::clock;
+use noetl_storage::executions::{self, ExecutionRow};
+use noetl_storage::log::LockedLog;
+use noetl_use_cases::bounds::check_reason;
+use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
+use noetl_use_cases::executions::ReadExecutions;
+use noetl_use_cases::projections::AdvanceProjections;
+
+impl Executions {
+    /// Cancels an execution that has not ended. If it has only a log, it gets its row in the list first. Returns false
+    /// if it was cancelled before; then nothing is written.
+    #[tracing::instrument(level = "debug", name = "executions.cancel", skip_all, fields(id = %id))]
+    pub async fn cancel(&self, id: Id, reason: Option<String>, caller: &Caller) -> Result<bool, ServiceError> {
+        check_reason(reason.as_deref())?;
+        let shard = self.databases.shard_of(id);
+        let row = match executions::by_ids(shard, &caller.scope, &[id.get()]).await?.pop() {
+            Some(row) => row,
+            None => self.list_from_log(id, &caller.scope).await?,
+        };
+        let mut log = LockedLog::lock(shard, id).await?;
+        let status = log.execution_status().await?.ok_or_else(|| unknown(id))?;
+        if !is_open(id, status)? {
+            return Ok(false);
+        }
+        let last = log.last_event_id().await?.unwrap_or(id);
+        let event_id = self.ids.next_after(last).await?;
+        log.append(&[cancellation(&row, event_id, reason.as_deref(), caller.actor.as_ref())]).await?;
+        log.mark_cancelled(event_id, reason.as_deref()).await?;
+        log.commit().await?;
+        self.wake_ups.wake_feed(self.databases.index_of(id));
+        Ok(true)
+    }
+
+    /// Returns whether a cancellation would change an execution. Refuses one that has ended otherwise.
+    pub(super) async fn may_cancel(&self, id: Id, scope: &Scope) -> Result<bool, ServiceError> {
+        let (mut rows, failed) = self.by_ids(&[id], scope).await;
+        if let Some(error) = failed.into_values().next() {
+            return Err(error);
+        }
+        let current = rows.remove(&id).ok_or_else(|| unknown(id))?;
+        Ok(is_open(id, current.status())?)
+    }
+
+    /// Gives an execution that has only a log its row in the list, and returns the row.
+    async fn list_from_log(&self, id: Id, scope: &Scope) -> Result<ExecutionRow, ServiceError> {
+        for advanced in self.projections.advance(BTreeSet::from([id]), scope).await.into_values() {
+            advanced.map_err(|error| if error.is_rejection() { unknown(id).into() } else { error })?;
+        }
+        let row = executions::by_ids(self.databases.shard_of(id), scope, &[id.get()]).await?.pop();
+        row.ok_or_else(|| unknown(id).into())
+    }
+}
+
+fn cancellation(row: &ExecutionRow, event_id: Id, reason: Option<&str>, by: Option<&Actor>) -> Event {
+    let at = clock::now();
+    Event {
+        parent_execution_id: row.parent_execution_id.map(Id::new),
+        node_id: Some("playbook".to_owned()),
+        node_name: row.path.clone(),
+        node_type: Some("execution".to_owned()),
+        status: Some(Status::Cancelled.as_str().to_owned()),
+        context: reason.map(|reason| json!({ "reason": reason })),
+        meta: Some(emitted(at, by).into()),
+        tenant_id: row.tenant_id.clone(),
+        organization_id: row.organization_id.clone(),
+        ..Event::bare(Id::new(row.execution_id), event_id, Id::new(row.catalog_id), CANCELLED, at)
+    }
+}
+
+/// Returns whether an execution can be cancelled; false: it is cancelled.
+fn is_open(id: Id, status: Status) -> Result<bool, Rejection> {
+    if status.is_terminal() && status != Status::Cancelled {
+        let message = format!("execution {id} is {} and can't be cancelled any more", status.as_str());
+        return Err(Rejection::new(RejectionCode::InvalidTransition, "id", message));
+    }
+    Ok(status != Status::Cancelled)
+}
+
+fn unknown(id: Id) -> Rejection {
+    Rejection::not_found("id", format!("there is no execution {id}"))
+}

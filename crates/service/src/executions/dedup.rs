@@ -1,0 +1,228 @@
+//! Dedup keys of executions: claiming them, settling the claims, auditing the duplicates, and reading a claim.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::Executions;
+use super::audits::{self, AuditedDuplicate};
+use super::claims::KeyClaim;
+use super::create::Failures;
+use super::start::{DedupKey, Results, Start};
+use noetl_domain::execution::{Creation, dedup_scope};
+use noetl_domain::ids::Id;
+use noetl_domain::tenant::{Caller, DEFAULT, Scope};
+use noetl_runtime::causes::WithCauses;
+use noetl_runtime::clock;
+use noetl_storage::dedup::{self, ClaimRow, CurrentClaim};
+use noetl_storage::executions::ExecutionRow;
+use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
+use noetl_use_cases::executions::{ReadDedupClaims, check_key};
+
+/// An execution, and the requests for it.
+#[derive(Debug)]
+pub(super) struct ClaimedExecution {
+    pub(super) execution_id: Id,
+    /// The execution to create; `None`: it belongs to another call.
+    pub(super) creation: Option<Arc<Creation>>,
+    /// Row of the execution, if this call created it.
+    pub(super) created: Option<ExecutionRow>,
+    /// Whether another call reserved the key, so that the execution may not exist yet.
+    pub(super) reserved: bool,
+    /// Position of the request that starts the execution; `None`: a request of another call starts it.
+    pub(super) starter: Option<usize>,
+    /// The duplicate requests.
+    pub(super) duplicates: Vec<Duplicate>,
+    /// Key under which the execution was claimed.
+    key: Option<DedupKey>,
+}
+
+/// A request whose dedup key belongs to the execution of another request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Duplicate {
+    pub(super) position: usize,
+    /// Whether it differs from the request that started the execution; `None`: that request is unknown.
+    pub(super) differs: Option<bool>,
+}
+
+#[async_trait]
+impl ReadDedupClaims for Executions {
+    #[tracing::instrument(
+        level = "debug", name = "executions.dedup_claim", skip_all,
+        fields(parent = parent.map(tracing::field::display))
+    )]
+    async fn dedup_claim(
+        &self,
+        field: &str,
+        parent: Option<Id>,
+        key: &str,
+        scope: &Scope,
+    ) -> Result<Option<ClaimRow>, ServiceError> {
+        check_key(field, key)?;
+        // A claim belongs to the tenant of its parent.
+        if let Some(parent) = parent.filter(|_| *scope != Scope::Unrestricted) {
+            let (heads, failed) = self.heads([parent], scope).await;
+            if let Some(error) = failed.into_values().next() {
+                return Err(error);
+            }
+            if heads.is_empty() {
+                return Ok(None);
+            }
+        }
+        let claimed_in = dedup_scope(parent, scope.tenant().unwrap_or(DEFAULT));
+        Ok(dedup::find(self.databases.cluster(), claimed_in, key).await?)
+    }
+}
+
+impl Executions {
+    /// Claims the dedup keys of the requests that have one. Returns the executions to create, and adds the results of
+    /// requests that fail here to `results`. Adds the positions of requests whose catalog entry is not the newest to
+    /// `outdated`; nothing was done for them.
+    pub(super) async fn claim(
+        &self,
+        starts: Vec<Start>,
+        results: &mut Results,
+        outdated: &mut BTreeSet<usize>,
+        caller: &Caller,
+    ) -> Vec<ClaimedExecution> {
+        let (mut claimed, mut groups) = (Vec::new(), BTreeMap::<DedupKey, Vec<Start>>::new());
+        for start in starts {
+            match start.key.clone() {
+                Some(key) => groups.entry(key).or_default().push(start),
+                None => claimed.push(ClaimedExecution {
+                    execution_id: start.creation.execution_id,
+                    creation: Some(start.creation),
+                    created: None,
+                    reserved: false,
+                    starter: Some(start.position),
+                    duplicates: Vec::new(),
+                    key: None,
+                }),
+            }
+        }
+        if groups.is_empty() {
+            return claimed;
+        }
+        let claims: Vec<KeyClaim> = groups.iter().filter_map(|(key, group)| claim_of(key, group)).collect();
+        let bytes = claims.iter().map(|claim| claim.creation.weight()).sum();
+        match self.claims.run(caller.actor.clone(), (), claims, bytes).await {
+            Ok(claims) => {
+                for ((key, group), claim) in groups.into_iter().zip(claims) {
+                    match claim {
+                        Some(claim) => claimed.push(classify_requests(key, group, claim, results)),
+                        None if group.iter().any(|start| start.must_be_newest) => {
+                            outdated.extend(group.iter().map(|start| start.position));
+                        }
+                        None => fail(&group, &conflict_without_row(&key).into(), results),
+                    }
+                }
+            }
+            Err(error) => groups.values().for_each(|group| fail(group, &error, results)),
+        }
+        claimed
+    }
+
+    /// Settles the claims whose executions are created, in the background. If that fails, the next duplicate or the
+    /// sweeper settles them.
+    pub(super) fn settle(&self, claimed: &[ClaimedExecution], failed: &Failures) {
+        let own = claimed.iter().filter(|one| one.key.is_some() && one.creation.is_some());
+        let created = own.map(|one| one.execution_id).filter(|id| !failed.contains_key(id));
+        let created: Vec<i64> = created.map(Id::get).collect();
+        let count = created.len();
+        if count > 0 && !self.settlements.submit((), (), created, 0) {
+            tracing::warn!(claims = count, "too many dedup claims wait to be settled; the sweeper will settle these");
+        }
+    }
+
+    pub(super) async fn settle_ids(&self, created: &[i64]) {
+        if created.is_empty() {
+            return;
+        }
+        if let Err(error) = dedup::settle(self.databases.cluster(), created).await {
+            tracing::warn!(error = %WithCauses(&error), claims = created.len(), "could not settle dedup claims; the sweeper will");
+        }
+    }
+
+    /// Writes an audit event for each duplicate to its subscription's log, in the background.
+    pub(super) fn audit_duplicates(&self, claimed: &[ClaimedExecution], caller: &Caller) {
+        let mut by_scope: BTreeMap<i64, Vec<AuditedDuplicate>> = BTreeMap::new();
+        for one in claimed {
+            let Some(key) = one.key.as_ref().filter(|key| key.scope > 0) else { continue };
+            for duplicate in &one.duplicates {
+                by_scope.entry(key.scope).or_default().push(AuditedDuplicate {
+                    key: key.key.clone(),
+                    execution_id: one.execution_id,
+                    differs: duplicate.differs == Some(true),
+                    actor: caller.actor.clone(),
+                    at: clock::now(),
+                });
+            }
+        }
+        for (scope, duplicates) in by_scope {
+            let (subscription, count) = (Id::new(scope), duplicates.len());
+            if !self.audits.submit(subscription, subscription, duplicates, 0) {
+                audits::lost(count);
+                tracing::warn!(%subscription, count, "too many audit events of duplicates wait to be written");
+            }
+        }
+    }
+
+    /// Waits until the claims are settled and the audit events are written for which no request waits. No request may
+    /// follow.
+    pub async fn finish_background(&self) {
+        self.settlements.finish().await;
+        self.audits.finish().await;
+    }
+}
+
+/// Returns the claim of a key for the requests that have it.
+fn claim_of(key: &DedupKey, group: &[Start]) -> Option<KeyClaim> {
+    let first = group.first()?;
+    Some(KeyClaim {
+        key: key.clone(),
+        request_hash: first.request_hash,
+        window_seconds: first.window_seconds,
+        repeated: i64::try_from(group.len() - 1).unwrap_or(i64::MAX),
+        creation: Arc::clone(&first.creation),
+        must_be_newest: first.must_be_newest,
+    })
+}
+
+/// Compares the requests under one key with the claim that holds the key: one may start the execution, the others are
+/// duplicates. A different request fails if it asks for that.
+fn classify_requests(key: DedupKey, group: Vec<Start>, claim: CurrentClaim, results: &mut Results) -> ClaimedExecution {
+    let execution_id = claim.execution_id;
+    let (mut creation, mut starter, mut duplicates) = (None, None, Vec::new());
+    for start in group {
+        let differs = claim.request_hash.as_ref().map(|hash| *hash != start.request_hash);
+        if start.creation.execution_id == execution_id {
+            (creation, starter) = (Some(start.creation), Some(start.position));
+        } else if start.rejects_different && differs == Some(true) {
+            results.insert(start.position, Err(mismatch(&key, execution_id).into()));
+        } else {
+            duplicates.push(Duplicate { position: start.position, differs });
+        }
+    }
+    let reserved = claim.reserved && creation.is_none();
+    ClaimedExecution { execution_id, creation, created: None, reserved, starter, duplicates, key: Some(key) }
+}
+
+fn fail(group: &[Start], error: &ServiceError, results: &mut Results) {
+    results.extend(group.iter().map(|one| (one.position, Err(error.clone()))));
+}
+
+fn mismatch(key: &DedupKey, owner: Id) -> Rejection {
+    let message =
+        format!("the dedup key {} belongs to execution {owner}, which a different request started", shown(key));
+    Rejection::new(RejectionCode::IdempotencyMismatch, "dedup.key", message)
+}
+
+fn conflict_without_row(key: &DedupKey) -> Rejection {
+    Rejection::invalid("dedup.key", format!("the dedup key {} can't be claimed", shown(key)))
+}
+
+/// Returns the start of a key for a message.
+fn shown(key: &DedupKey) -> String {
+    format!("{:?}", key.key.chars().take(64).collect::<String>())
+}

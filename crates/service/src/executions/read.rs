@@ -1,0 +1,195 @@
+//! Reading executions.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::Executions;
+use super::stats::{self, MAX_COUNTED, MAX_PATHS};
+use crate::fan_out;
+use crate::shards::rows_by_ids;
+use noetl_domain::ids::Id;
+use noetl_domain::list_position::{CursorPosition, ListPosition};
+use noetl_domain::page::{PageRequest, Total};
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
+use noetl_storage::events::{self, FirstEvent};
+use noetl_storage::execution_lists::{self, ExecutionFilter, OwnerCount};
+use noetl_storage::executions::{self, CurrentRow, ExecutionRow};
+use noetl_use_cases::error::{Rejection, ServiceError};
+use noetl_use_cases::executions::{ExecutionStats, PagesByOwner, ReadExecutions};
+use noetl_use_cases::listing::Listing;
+use plain_json::Text;
+
+/// Maximum number of executions of a shard whose ids begin with the digits of a filter.
+const MAX_WITH_PREFIX: i64 = 5000;
+
+#[async_trait]
+impl ReadExecutions for Executions {
+    #[tracing::instrument(
+        level = "debug", name = "executions.by_ids", skip_all,
+        fields(count = ids.len(), first = ids.first().map(tracing::field::display))
+    )]
+    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, CurrentRow>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { executions::current(shard, scope, &ids).await };
+        let (rows, mut failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        let mut found: HashMap<Id, CurrentRow> =
+            rows.into_iter().map(|current| (Id::new(current.row.execution_id), current)).collect();
+        let was_read = |id: &Id| !failed.contains_key(&self.databases.index_of(*id));
+        let unlisted: Vec<Id> = ids.iter().copied().filter(|id| !found.contains_key(id) && was_read(id)).collect();
+        if !unlisted.is_empty() {
+            let (from_logs, failures) = self.projections.unlisted(&unlisted, scope).await;
+            found.extend(from_logs.into_iter().map(|(id, row)| (id, CurrentRow { row, end: None })));
+            failed.extend(failures);
+        }
+        (found, failed)
+    }
+
+    #[tracing::instrument(level = "debug", name = "executions.list", skip_all)]
+    async fn list(
+        &self,
+        filter: &ExecutionFilter,
+        request: &PageRequest<CursorPosition>,
+        scope: &Scope,
+    ) -> Result<Listing<ExecutionRow>, ServiceError> {
+        let request = self.positioned(request, scope).await?;
+        let query = |shard, range| execution_lists::list(shard, scope, filter, range);
+        fan_out::newest_first(&self.databases, &request, ExecutionRow::position, query).await
+    }
+
+    async fn check_id_prefix(&self, field: &str, digits: &str) -> Result<(), ServiceError> {
+        let more = |shard| execution_lists::more_ids_than(shard, MAX_WITH_PREFIX, digits);
+        let (more, _) = fan_out::answers(&self.databases, more).await?;
+        if more.contains(&true) {
+            let message = format!("idPrefix must have more digits: more than {MAX_WITH_PREFIX} executions have these");
+            return Err(Rejection::invalid(field, message).into());
+        }
+        Ok(())
+    }
+
+    #[tracing::instrument(level = "debug", name = "executions.total", skip_all)]
+    async fn total(&self, filter: &ExecutionFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+        fan_out::total(&self.databases, limit, |shard, limit| execution_lists::count(shard, scope, filter, limit)).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "executions.stats", skip_all)]
+    async fn stats(&self, filter: &ExecutionFilter, scope: &Scope) -> Result<ExecutionStats, ServiceError> {
+        let query = |shard| execution_lists::stats(shard, scope, filter, MAX_COUNTED + 1, MAX_PATHS + 1);
+        let (groups, unavailable) = fan_out::answers(&self.databases, query).await?;
+        Ok(stats::sum(groups, unavailable))
+    }
+
+    #[tracing::instrument(
+        level = "debug", name = "executions.children_totals", skip_all,
+        fields(count = parents.len(), first = parents.first().map(tracing::field::display))
+    )]
+    async fn children_totals(
+        &self,
+        parents: &[Id],
+        filter: &ExecutionFilter,
+        limit: i64,
+        scope: &Scope,
+    ) -> Result<HashMap<Id, Total>, ServiceError> {
+        let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
+        let query = |shard| execution_lists::count_children(shard, scope, &parents, filter, limit + 1);
+        let (counts, _) = fan_out::answers(&self.databases, query).await?;
+        let mut sums: HashMap<i64, i64> = HashMap::new();
+        for OwnerCount { owner, count } in counts.into_iter().flatten() {
+            *sums.entry(owner).or_default() += count;
+        }
+        Ok(sums.into_iter().map(|(parent, sum)| (Id::new(parent), Total::of(sum, limit))).collect())
+    }
+
+    #[tracing::instrument(
+        level = "debug", name = "executions.children", skip_all,
+        fields(count = parents.len(), first = parents.first().map(tracing::field::display))
+    )]
+    async fn children(
+        &self,
+        parents: &[Id],
+        filter: &ExecutionFilter,
+        request: &PageRequest<CursorPosition>,
+        scope: &Scope,
+    ) -> Result<PagesByOwner, ServiceError> {
+        let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
+        let query = |shard, range| execution_lists::children(shard, scope, &parents, filter, range);
+        let parent = |row: &ExecutionRow| row.parent_execution_id.unwrap_or_default();
+        let request = self.positioned(request, scope).await?;
+        fan_out::newest_first_grouped(&self.databases, &request, ExecutionRow::position, parent, query).await
+    }
+
+    #[tracing::instrument(
+        level = "debug", name = "executions.log_heads", skip_all,
+        fields(count = ids.len(), first = ids.first().map(tracing::field::display))
+    )]
+    async fn log_heads(
+        &self,
+        ids: &[Id],
+        scope: &Scope,
+    ) -> (HashMap<Id, Arc<FirstEvent>>, BTreeMap<ShardIndex, ServiceError>) {
+        self.heads(ids.iter().copied(), scope).await
+    }
+
+    async fn workloads(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { events::workloads(shard, scope, &ids).await };
+        let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
+    }
+
+    async fn results(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { executions::results(shard, scope, &ids).await };
+        let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        (found.into_iter().map(|(id, result)| (Id::new(id), result)).collect(), failed)
+    }
+
+    async fn errors(
+        &self,
+        ids: &[Id],
+        scope: &Scope,
+    ) -> (HashMap<Id, Option<String>>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, scope, &ids).await };
+        let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        (found.into_iter().map(|reason| (Id::new(reason.execution_id), reason.error)).collect(), failed)
+    }
+}
+
+impl Executions {
+    /// Returns the request with the positions of its cursors.
+    pub(super) async fn positioned(
+        &self,
+        request: &PageRequest<CursorPosition>,
+        scope: &Scope,
+    ) -> Result<PageRequest<ListPosition>, ServiceError> {
+        let position = |id: Id| async move {
+            let rows = executions::by_ids(self.databases.shard_of(id), scope, &[id.get()]).await?;
+            Ok(rows.first().map(ExecutionRow::position))
+        };
+        fan_out::positioned(request, position).await
+    }
+
+    /// Returns the heads of these logs in the scope, and the error of each shard that could not be read. A head never
+    /// changes, so heads are cached.
+    pub(super) async fn heads(
+        &self,
+        ids: impl IntoIterator<Item = Id>,
+        scope: &Scope,
+    ) -> (HashMap<Id, Arc<FirstEvent>>, BTreeMap<ShardIndex, ServiceError>) {
+        let (mut found, mut missing) = (HashMap::new(), Vec::new());
+        for id in ids {
+            match self.heads.get(&id).await {
+                Some(head) if scope.admits(&head.tenant_id) => drop(found.insert(id, head)),
+                Some(_) => {}
+                None => missing.push(id),
+            }
+        }
+        let query = |shard, ids: Vec<i64>| async move { events::heads(shard, scope, &ids).await };
+        let (heads, failed) = rows_by_ids(&self.databases, missing, query).await;
+        for head in heads {
+            let (id, head) = (Id::new(head.execution_id), Arc::new(head));
+            self.heads.insert(id, Arc::clone(&head)).await;
+            found.insert(id, head);
+        }
+        (found, failed)
+    }
+}

@@ -1,0 +1,117 @@
+//! Lists over all shards. Each shard returns at most one page after the cursor, and the rows are merged by
+//! position: by time, then by id.
+
+use std::collections::HashMap;
+
+use futures::future::join_all;
+
+use noetl_domain::ids::Id;
+use noetl_domain::list_position::{CursorPosition, ListPosition, PositionRange};
+use noetl_domain::page::{Page, PageRequest, Total};
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::error::StorageError;
+use noetl_storage::pools::{Database, Databases};
+use noetl_use_cases::error::ServiceError;
+use noetl_use_cases::listing::Listing;
+
+/// Returns a request with the positions of its cursors. A cursor of an earlier version has only the id of its item;
+/// `find` returns the position of the item. If the item was deleted, the time in its id takes its place.
+pub async fn positioned<Found: Future<Output = Result<Option<ListPosition>, ServiceError>>>(
+    request: &PageRequest<CursorPosition>,
+    find: impl Fn(Id) -> Found,
+) -> Result<PageRequest<ListPosition>, ServiceError> {
+    let (after, before) = (position(request.after, &find).await?, position(request.before, &find).await?);
+    Ok(request.between(after, before))
+}
+
+async fn position<Found: Future<Output = Result<Option<ListPosition>, ServiceError>>>(
+    cursor: Option<CursorPosition>,
+    find: impl Fn(Id) -> Found,
+) -> Result<Option<ListPosition>, ServiceError> {
+    let position = match cursor {
+        None => None,
+        Some(CursorPosition::Exact(position)) => Some(position),
+        Some(CursorPosition::OfItem(id)) => {
+            Some(find(id).await?.unwrap_or_else(|| ListPosition::new(Some(id.time()), id.get())))
+        }
+    };
+    Ok(position)
+}
+
+/// Reads a page over all shards, newest first. A shard that is unreachable is reported; any other error, such as that of
+/// a slow statement, fails the list.
+pub async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+    databases: &'a Databases,
+    request: &PageRequest<ListPosition>,
+    position: impl Fn(&T) -> ListPosition,
+    query: impl Fn(&'a Database, PositionRange) -> Rows,
+) -> Result<Listing<T>, ServiceError> {
+    let (mut rows, unavailable) = read_all_shards(databases, request, query).await?;
+    sort(&mut rows, request, position);
+    Ok(Listing { page: request.cut(rows), unavailable })
+}
+
+/// Reads one page per group over all shards, newest first, with one query per shard for all groups.
+pub async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+    databases: &'a Databases,
+    request: &PageRequest<ListPosition>,
+    position: impl Fn(&T) -> ListPosition,
+    group: impl Fn(&T) -> i64,
+    query: impl Fn(&'a Database, PositionRange) -> Rows,
+) -> Result<(HashMap<i64, Page<T>>, Vec<ShardIndex>), ServiceError> {
+    let (rows, unavailable) = read_all_shards(databases, request, query).await?;
+    let mut groups: HashMap<i64, Vec<T>> = HashMap::new();
+    for row in rows {
+        groups.entry(group(&row)).or_default().push(row);
+    }
+    let page = |(key, mut rows): (i64, Vec<T>)| {
+        sort(&mut rows, request, &position);
+        (key, request.cut(rows))
+    };
+    Ok((groups.into_iter().map(page).collect(), unavailable))
+}
+
+/// Counts the items of a list over all shards, up to `limit`. `query` counts those of one shard, up to its argument. The
+/// items of a shard that is unreachable are not counted; any other error fails the count.
+pub async fn total<'a, Count: Future<Output = Result<i64, StorageError>>>(
+    databases: &'a Databases,
+    limit: i64,
+    query: impl Fn(&'a Database, i64) -> Count,
+) -> Result<Total, ServiceError> {
+    let (counts, _) = answers(databases, |shard| query(shard, limit + 1)).await?;
+    Ok(Total::of(counts.iter().sum(), limit))
+}
+
+/// Queries all shards, and returns the answers and the shards that are unreachable. Any other error fails the query.
+pub async fn answers<'a, T, Answer: Future<Output = Result<T, StorageError>>>(
+    databases: &'a Databases,
+    query: impl Fn(&'a Database) -> Answer,
+) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
+    let (mut found, mut unavailable) = (Vec::new(), Vec::new());
+    for (index, answer) in (0..).zip(join_all(databases.shards().iter().map(|shard| query(shard))).await) {
+        match answer {
+            Ok(answer) => found.push(answer),
+            Err(error) if error.unavailable().is_some() => unavailable.push(index),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((found, unavailable))
+}
+
+async fn read_all_shards<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+    databases: &'a Databases,
+    request: &PageRequest<ListPosition>,
+    query: impl Fn(&'a Database, PositionRange) -> Rows,
+) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
+    let range = request.newest_first();
+    let (rows, unavailable) = answers(databases, |shard| query(shard, range)).await?;
+    Ok((rows.into_iter().flatten().collect(), unavailable))
+}
+
+/// Sorts rows by position, in the direction in which the request reads.
+fn sort<T>(rows: &mut [T], request: &PageRequest<ListPosition>, position: impl Fn(&T) -> ListPosition) {
+    rows.sort_unstable_by_key(position);
+    if request.newest_first().descending {
+        rows.reverse();
+    }
+}

@@ -1,0 +1,150 @@
+//! Storing events of workers: 1 to 5000 per batch, of any executions.
+//!
+//! A batch is idempotent: an event that is in the log, or earlier in the batch, with the same id and content is skipped
+//! and counted. An event whose id is stored with other content, that is malformed, that a database refuses or whose shard
+//! is down is reported by its index, and the other events are stored. Events are not checked against their log, because workers can report them in any order. Lifecycle events of
+//! source subscriptions are refused: only transitions write them.
+
+mod columns;
+mod insert;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::{Occupied, Vacant};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+
+use super::shards::by_shard;
+use columns::Columns;
+use insert::{InsertFlight, Landed};
+use noetl_domain::actor::Actor;
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Caller;
+use noetl_runtime::coalesce::Coalescer;
+use noetl_runtime::wake::WakeUps;
+use noetl_storage::ingest::{NewEvent, OtherColumns};
+use noetl_storage::lock_wait::LockWait;
+use noetl_storage::pools::{Database, Databases};
+use noetl_use_cases::error::{Rejection, ServiceError};
+use noetl_use_cases::ingest::{Draft, EventDraft, IngestOutcome, MAX_EVENTS, ProjectEvents};
+
+/// Use case that stores events of workers.
+#[derive(Debug, Clone)]
+pub struct Ingest {
+    databases: Databases,
+    wake_ups: WakeUps,
+    columns: Columns,
+    /// By shard.
+    inserts: Arc<[Coalescer<InsertFlight>]>,
+}
+
+/// An event of the batch, and all indexes at which it occurs.
+struct Entry {
+    event: Arc<NewEvent>,
+    indexes: Vec<usize>,
+}
+
+#[async_trait]
+impl ProjectEvents for Ingest {
+    #[tracing::instrument(level = "debug", name = "ingest.project", skip_all, fields(count = drafts.len()))]
+    async fn project(&self, drafts: Vec<Draft>, caller: &Caller) -> Result<IngestOutcome, ServiceError> {
+        if drafts.is_empty() || drafts.len() > MAX_EVENTS {
+            let message = format!("a batch has 1 to {MAX_EVENTS} events, not {}", drafts.len());
+            return Err(Rejection::invalid("events", message).into());
+        }
+        let count = drafts.len();
+        let with_extra = drafts.iter().flatten().filter_map(EventDraft::execution_of_extra);
+        let shards = with_extra.map(|execution| self.databases.index_of(execution)).collect();
+        let columns = self.columns.of(&self.databases, shards).await;
+        let columns_of = |execution| columns.get(&self.databases.index_of(execution)).map(Arc::as_ref);
+        let (entries, rejected) = read(drafts, caller.actor.as_ref(), columns_of);
+        let mut outcome = IngestOutcome { rejected, ..IngestOutcome::default() };
+        let shards = by_shard(&self.databases, entries, |entry| entry.event.execution_id).into_iter();
+        let inserts = shards.map(async |(shard, entries)| {
+            let (events, indexes): (Vec<_>, Vec<_>) = entries.into_iter().map(|one| (one.event, one.indexes)).unzip();
+            let columns = columns.get(&shard).map(Arc::as_ref);
+            (self.insert(shard, events, columns, caller).await, indexes)
+        });
+        for (inserted, indexes) in join_all(inserts).await {
+            let outcomes = inserted.unwrap_or_else(|error| indexes.iter().map(|_| Err(error.clone())).collect());
+            for (landed, indexes) in outcomes.into_iter().zip(indexes) {
+                match landed {
+                    Ok(Landed::Inserted) => outcome.projected += 1,
+                    Ok(Landed::Stored) => {}
+                    Err(error) => outcome.rejected.extend(indexes.into_iter().map(|index| (index, error.clone()))),
+                }
+            }
+        }
+        outcome.duplicates = count - outcome.projected - outcome.rejected.len();
+        report(&outcome);
+        Ok(outcome)
+    }
+}
+
+impl Ingest {
+    /// Creates the use case.
+    #[must_use]
+    pub fn new(databases: Databases, wake_ups: WakeUps) -> Self {
+        let insert = |(shard, database): (ShardIndex, &Arc<Database>)| {
+            Coalescer::new(InsertFlight { shard, database: Arc::clone(database), wake_ups: wake_ups.clone() })
+        };
+        let inserts = (0..).zip(databases.shards()).map(insert).collect();
+        Self { databases, wake_ups, columns: Columns::default(), inserts }
+    }
+
+    /// Inserts events of one shard, together with those of concurrent calls. Events with values of other columns are
+    /// inserted in a transaction of their own.
+    async fn insert(
+        &self,
+        shard: ShardIndex,
+        events: Vec<Arc<NewEvent>>,
+        columns: Option<&OtherColumns>,
+        caller: &Caller,
+    ) -> Result<Vec<Result<Landed, ServiceError>>, ServiceError> {
+        let index = usize::from(shard);
+        if events.iter().any(|event| event.others.is_some()) {
+            let inserted = || self.wake_ups.wake_feed(shard);
+            return insert::insert(
+                &self.databases.shards()[index],
+                &caller.scope,
+                &events,
+                columns,
+                LockWait::Long,
+                inserted,
+            )
+            .await;
+        }
+        let bytes = events.iter().map(|event| event.size()).sum();
+        self.inserts[index].run(caller.actor.clone(), caller.scope.clone(), events, bytes).await
+    }
+}
+
+/// Counts the events of a batch for the metrics.
+fn report(outcome: &IngestOutcome) {
+    metrics::counter!("noetl_events_projected_total").increment(outcome.projected as u64);
+    metrics::counter!("noetl_events_duplicate_total").increment(outcome.duplicates as u64);
+    metrics::counter!("noetl_events_rejected_total").increment(outcome.rejected.len() as u64);
+}
+
+/// Validates the events. Returns the valid ones and the errors of the others by index. Events that equal the first one
+/// with their id share its entry. Others with the id follow later, and the database compares them with the stored one.
+fn read<'a>(
+    drafts: Vec<Draft>,
+    by: Option<&Actor>,
+    columns_of: impl Fn(Id) -> Option<&'a OtherColumns>,
+) -> (Vec<Entry>, BTreeMap<usize, ServiceError>) {
+    let (mut firsts, mut others, mut rejected) = (BTreeMap::<(Id, Id), Entry>::new(), Vec::new(), BTreeMap::new());
+    for (index, draft) in drafts.into_iter().enumerate() {
+        match draft.and_then(|draft| draft.read(by, &columns_of)) {
+            Ok(event) => match firsts.entry((event.execution_id, event.event_id)) {
+                Vacant(first) => drop(first.insert(Entry { event: Arc::new(event), indexes: vec![index] })),
+                Occupied(mut first) if *first.get().event == event => first.get_mut().indexes.push(index),
+                Occupied(_) => others.push(Entry { event: Arc::new(event), indexes: vec![index] }),
+            },
+            Err(rejection) => drop(rejected.insert(index, rejection.into())),
+        }
+    }
+    (firsts.into_values().chain(others).collect(), rejected)
+}

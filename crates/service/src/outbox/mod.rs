@@ -1,0 +1,146 @@
+//! The outbox over all shards: claim, settle, retry, discard, list, purge. Workers use it through the API and the built-in relay
+//! directly, with the same guarantees.
+//!
+//! A claim is a lease. Until it expires, no other caller can claim the rows, and only its token settles them. Rows
+//! claimed by a crashed worker become claimable when their lease expires. Rows are delivered at least once: if a worker
+//! delivers a row and does not settle it in time, the row is delivered again under the same id.
+//!
+//! A row that can't be delivered becomes DEAD after its last attempt. It then waits for an operator, and no other row
+//! waits for it.
+
+mod bulk;
+mod claim;
+mod dead;
+mod failures;
+mod purge;
+mod rate_limit;
+mod read;
+mod settle;
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use noetl_domain::outbox::OutboxPolicy;
+use noetl_domain::shard::ShardIndex;
+use noetl_runtime::coalesce::Coalescer;
+use noetl_runtime::wake::WakeUps;
+use noetl_storage::error::StorageError;
+use noetl_storage::outbox::LowWatermarks;
+use noetl_storage::pools::{Database, Databases};
+use rate_limit::RateLimit;
+use settle::PublishFlight;
+
+pub use purge::OutboxPurge;
+
+/// Use cases of the outbox.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    databases: Databases,
+    wake_ups: WakeUps,
+    policy: OutboxPolicy,
+    /// By shard.
+    open_rows: Arc<[Mutex<OpenRows>]>,
+    /// By shard.
+    publishing: Arc<[Coalescer<PublishFlight>]>,
+    /// Number of claims so far. It rotates the shard that gets the larger share.
+    turn: Arc<AtomicUsize>,
+}
+
+/// Open and DEAD rows of a shard, as this replica last saw them, and the limits of reads below the low watermarks.
+#[derive(Debug)]
+struct OpenRows {
+    low_watermarks: LowWatermarks,
+    /// Limit of probes for claimable rows that read from the start.
+    full_probes: RateLimit,
+    /// Limit of counts of claimable rows that read from the start.
+    full_counts: RateLimit,
+    /// Number of DEAD rows at the last count.
+    known_dead: i64,
+}
+
+impl OpenRows {
+    /// State of a replica that has read nothing.
+    const UNKNOWN: Self = Self {
+        low_watermarks: LowWatermarks::START,
+        full_probes: RateLimit::UNUSED,
+        full_counts: RateLimit::UNUSED,
+        known_dead: 0,
+    };
+}
+
+impl Outbox {
+    /// Creates the use cases.
+    #[must_use]
+    pub fn new(databases: Databases, wake_ups: WakeUps, policy: OutboxPolicy) -> Self {
+        let open_rows = databases.shards().iter().map(|_| Mutex::new(OpenRows::UNKNOWN)).collect();
+        let publishing = |database: &Arc<Database>| Coalescer::new(PublishFlight { database: Arc::clone(database) });
+        let publishing = databases.shards().iter().map(publishing).collect();
+        Self { databases, wake_ups, policy, open_rows, publishing, turn: Arc::default() }
+    }
+
+    /// Returns the indexes of all shards.
+    #[must_use]
+    pub fn shards(&self) -> std::ops::Range<ShardIndex> {
+        0..ShardIndex::try_from(self.databases.shards().len()).unwrap_or(ShardIndex::MAX)
+    }
+
+    /// Reads from the start if the rate limit allows it, else from the low watermarks. If the read from the start fails
+    /// because it takes too long, reads from the low watermarks too, so the rows above them stay claimable. The failed
+    /// read counts as a cost for the rate limit.
+    async fn read_open_rows<T, Rows: Future<Output = Result<T, StorageError>>>(
+        &self,
+        shard: ShardIndex,
+        limit_of: fn(&mut OpenRows) -> &mut RateLimit,
+        read: impl Fn(LowWatermarks) -> Rows,
+    ) -> Result<T, StorageError> {
+        let begun = Instant::now();
+        let (low_watermarks, from_start) = {
+            let mut open_rows = self.open_rows(shard);
+            (open_rows.low_watermarks, limit_of(&mut open_rows).is_due(begun))
+        };
+        if !from_start {
+            return read(low_watermarks).await;
+        }
+        let result = read(LowWatermarks::START).await;
+        limit_of(&mut self.open_rows(shard)).note(begun, Instant::now());
+        match result {
+            Err(error) if error.is_temporary() && low_watermarks != LowWatermarks::START => read(low_watermarks).await,
+            result => result,
+        }
+    }
+
+    /// Returns the database of a shard. The index must be one of [`Self::shards`].
+    fn database(&self, shard: ShardIndex) -> &Database {
+        &self.databases.shards()[usize::from(shard)]
+    }
+
+    /// Locks the state of a shard's open rows.
+    fn open_rows(&self, shard: ShardIndex) -> MutexGuard<'_, OpenRows> {
+        self.open_rows[usize::from(shard)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noetl_domain::shard::ShardMap;
+    use noetl_storage::error::DatabaseName;
+
+    #[tokio::test]
+    async fn reading_continues_from_the_watermarks_if_the_start_cannot_be_read_in_time() {
+        let database = DatabaseName::Shard(0);
+        let shard = Arc::new(Database::new(database, "postgres://127.0.0.1".parse().unwrap(), 1));
+        let databases = Databases::new(Arc::clone(&shard), vec![shard], ShardMap::even(1));
+        let outbox = Outbox::new(databases, WakeUps::new(1), OutboxPolicy { max_attempts: 1, retention: None });
+        let read = async |from: LowWatermarks| {
+            let late = StorageError::Unavailable { database, reason: "it took too long".to_owned() };
+            if from == LowWatermarks::START { Err(late) } else { Ok(from) }
+        };
+        assert!(outbox.read_open_rows(0, |open_rows| &mut open_rows.full_probes, read).await.is_err());
+        let low_watermarks = LowWatermarks { pending: 7, ..LowWatermarks::START };
+        outbox.open_rows(0).low_watermarks = low_watermarks;
+        let found = outbox.read_open_rows(0, |open_rows| &mut open_rows.full_probes, read).await.unwrap();
+        assert_eq!(found, low_watermarks);
+    }
+}

@@ -1,0 +1,198 @@
+//! Backlog, statistics and lists of outbox rows.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use futures::future::join_all;
+
+use super::Outbox;
+use super::failures::Failures;
+use crate::fan_out;
+use noetl_domain::outbox::{OutboxId, OutboxPosition};
+use noetl_domain::page::{PageRequest, Total};
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
+use noetl_storage::error::StorageError;
+use noetl_storage::outbox::{self, Backlog, Bounds, OutboxFilter, OutboxRow, StatusCounts, SubjectCounts};
+use noetl_use_cases::error::{Rejection, ServiceError};
+use noetl_use_cases::listing::Listing;
+use noetl_use_cases::outbox::{ListedRow, ReadOutbox, Stats};
+
+/// Maximum number of subjects by which the rows of a shard are counted.
+const MAX_SUBJECTS: i64 = 100;
+
+#[async_trait]
+impl ReadOutbox for Outbox {
+    #[tracing::instrument(level = "debug", name = "outbox.backlog", skip_all)]
+    async fn backlog(&self, scope: &Scope) -> Result<Stats<Backlog>, ServiceError> {
+        let stats = self.read_shards(|shard| self.backlog_of(shard, scope)).await?;
+        // The gauge counts the rows of all tenants.
+        for (shard, backlog) in stats.shards.iter().filter(|_| *scope == Scope::Unrestricted) {
+            show(*shard, backlog);
+        }
+        Ok(stats)
+    }
+
+    #[tracing::instrument(level = "debug", name = "outbox.stats", skip_all)]
+    async fn stats(&self, scope: &Scope) -> Result<Stats<(Backlog, StatusCounts)>, ServiceError> {
+        let both = |shard: ShardIndex| async move {
+            let counts = outbox::counts(self.database(shard), scope).await?;
+            Ok((self.backlog_of(shard, scope).await?, counts))
+        };
+        self.read_shards(both).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "outbox.subjects", skip_all)]
+    async fn subjects(&self, scope: &Scope) -> Result<Stats<Vec<SubjectCounts>>, ServiceError> {
+        self.read_shards(|shard| outbox::subjects(self.database(shard), scope, MAX_SUBJECTS)).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "outbox.list", skip_all)]
+    async fn list(
+        &self,
+        filter: &OutboxFilter,
+        payloads: bool,
+        request: &PageRequest<OutboxPosition>,
+        scope: &Scope,
+    ) -> Result<Listing<ListedRow>, ServiceError> {
+        let pages = self.shards().map(async |shard| {
+            outbox::list(self.database(shard), scope, filter, payloads, bounds(shard, request)).await
+        });
+        let (mut rows, mut failures, mut answered) = (Vec::new(), Failures::default(), false);
+        for (shard, page) in self.shards().zip(join_all(pages).await) {
+            match page {
+                Ok(page) => {
+                    answered = true;
+                    let id = |row: &OutboxRow| OutboxId { shard, number: row.outbox_id };
+                    rows.extend(page.into_iter().map(|row| ListedRow { id: id(&row), row }));
+                }
+                Err(error) if error.timed_out().is_some() => return Err(error.into()),
+                Err(error) => failures.add(shard, error),
+            }
+        }
+        rows.sort_unstable_by_key(ListedRow::position);
+        if !request.backwards {
+            rows.reverse();
+        }
+        Ok(Listing { page: request.cut(rows), unavailable: failures.shards(answered)? })
+    }
+
+    #[tracing::instrument(level = "debug", name = "outbox.by_ids", skip_all, fields(count = ids.len()))]
+    async fn by_ids(
+        &self,
+        ids: &[OutboxId],
+        payloads: bool,
+        scope: &Scope,
+    ) -> HashMap<OutboxId, Result<ListedRow, ServiceError>> {
+        let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        let request = PageRequest { limit, backwards: false, after: None, before: None };
+        let filter = OutboxFilter { ids: Some(ids.to_vec()), ..OutboxFilter::default() };
+        let shards = self.shards().filter(|shard| ids.iter().any(|id| id.shard == *shard));
+        let reads = shards.map(async |shard| {
+            (shard, outbox::list(self.database(shard), scope, &filter, payloads, bounds(shard, &request)).await)
+        });
+        let mut found = HashMap::new();
+        for (shard, rows) in join_all(reads).await {
+            match rows {
+                Ok(rows) => found.extend(rows.into_iter().map(|row| {
+                    let id = OutboxId { shard, number: row.outbox_id };
+                    (id, Ok(ListedRow { id, row }))
+                })),
+                Err(error) => {
+                    let error = ServiceError::from(error);
+                    let failed = ids.iter().filter(|id| id.shard == shard);
+                    found.extend(failed.map(|id| (*id, Err(error.clone()))));
+                }
+            }
+        }
+        found
+    }
+
+    async fn unknown_ids(&self, field: &str, ids: &[OutboxId], scope: &Scope) -> Result<Vec<Rejection>, Rejection> {
+        for (index, id) in ids.iter().enumerate() {
+            self.shard_named(&format!("{field}.{index}"), id.shard.into())?;
+        }
+        let found = self.by_ids(ids, false, scope).await;
+        let unknown = ids.iter().enumerate().filter(|(_, id)| !found.contains_key(id));
+        let rejection = |(index, id): (usize, &OutboxId)| {
+            Rejection::not_found(&format!("{field}.{index}"), format!("there is no outbox entry {id}"))
+        };
+        Ok(unknown.map(rejection).collect())
+    }
+
+    #[tracing::instrument(level = "debug", name = "outbox.total", skip_all)]
+    async fn total(&self, filter: &OutboxFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+        fan_out::total(&self.databases, limit, |shard, limit| outbox::count(shard, scope, filter, limit)).await
+    }
+}
+
+impl Outbox {
+    /// Counts a shard's claimable rows of all tenants for the alerts, and returns their number.
+    #[tracing::instrument(level = "debug", name = "outbox.report_backlog", skip_all, fields(shard))]
+    pub async fn report_backlog(&self, shard: ShardIndex) -> Result<i64, ServiceError> {
+        let backlog = self.backlog_of(shard, &Scope::Unrestricted).await?;
+        show(shard, &backlog);
+        Ok(backlog.pending)
+    }
+
+    /// Counts the claimable rows of a shard in the scope. As for claims, the count reads from the start while that is
+    /// cheap, else mostly from the low watermarks.
+    async fn backlog_of(&self, shard: ShardIndex, scope: &Scope) -> Result<Backlog, StorageError> {
+        let database = self.database(shard);
+        let count = |from| async move { outbox::backlog(database, scope, &from).await };
+        self.read_open_rows(shard, |open_rows| &mut open_rows.full_counts, count).await
+    }
+
+    /// Reads every shard. Fails only if no shard could be read.
+    async fn read_shards<T, Values: Future<Output = Result<T, StorageError>>>(
+        &self,
+        query: impl Fn(ShardIndex) -> Values,
+    ) -> Result<Stats<T>, ServiceError> {
+        let results = join_all(self.shards().map(query)).await;
+        let (mut shards, mut failures) = (Vec::new(), Failures::default());
+        for (shard, result) in self.shards().zip(results) {
+            match result {
+                Ok(value) => shards.push((shard, value)),
+                Err(error) => failures.add(shard, error),
+            }
+        }
+        if shards.is_empty() {
+            return failures
+                .last()
+                .map_or_else(|| Ok(Stats { shards, unavailable: Vec::new() }), |error| Err(error.into()));
+        }
+        Ok(Stats { shards, unavailable: failures.shards(true)? })
+    }
+}
+
+/// Sets the gauges of a shard's claimable rows.
+fn show(shard: ShardIndex, backlog: &Backlog) {
+    let shard = shard.to_string();
+    #[expect(clippy::cast_precision_loss, reason = "a gauge for people")]
+    metrics::gauge!("noetl_outbox_pending", "shard" => shard.clone()).set(backlog.pending as f64);
+    let oldest = backlog.oldest_seconds.unwrap_or_default();
+    metrics::gauge!("noetl_outbox_oldest_pending_seconds", "shard" => shard).set(oldest);
+}
+
+/// Returns the bounds of a page for the rows of one shard. Rows with the same time are ordered by shard index, then by
+/// number.
+fn bounds(shard: ShardIndex, request: &PageRequest<OutboxPosition>) -> Bounds {
+    let cut = |position: &OutboxPosition| {
+        let number = match shard.cmp(&position.id.shard) {
+            Ordering::Less => i64::MAX,
+            Ordering::Equal => position.id.number,
+            Ordering::Greater => -1,
+        };
+        (position.created_at, number)
+    };
+    // Bounds outside the times of all rows. Both PostgreSQL and this program can represent them.
+    let year = |first: i64| DateTime::<Utc>::from_timestamp(first, 0).unwrap_or(DateTime::UNIX_EPOCH);
+    Bounds {
+        above: request.before.as_ref().map_or((year(-62_135_596_800), -1), cut),
+        below: request.after.as_ref().map_or((year(253_402_300_799), i64::MAX), cut),
+        descending: !request.backwards,
+        limit: request.rows_to_read(),
+    }
+}

@@ -1,0 +1,130 @@
+//! Fill of the executions' list from the logs of a shard.
+//!
+//! Executions that NoETL's own server wrote have only a log, and no projector received the events from before the feed
+//! began. A pass over all logs advances each execution that the list lacks, which stores its row and its snapshot. The
+//! pass is idempotent. Its position is stored after each page, so a crash repeats at most one page. Executions that start
+//! after the feed began are left to the projector.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::projections::Projections;
+use noetl_domain::ids::Id;
+use noetl_domain::tenant::Scope;
+use noetl_runtime::causes::WithCauses;
+use noetl_runtime::crash_point;
+use noetl_storage::pools::Database;
+use noetl_storage::read_model::{Fill, FillLog, FillProgress};
+use noetl_use_cases::error::ServiceError;
+use noetl_use_cases::projections::AdvanceProjections;
+
+/// Number of logs that are checked at a time.
+const PAGE: i64 = 200;
+/// Number of pages after which the progress is logged.
+const PAGES_PER_REPORT: u64 = 25;
+/// Time after which a shard without a feed is searched for new logs again, in seconds.
+const REPEAT_SECONDS: f64 = 3600.0;
+
+/// Result of a fill on one shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FillOutcome {
+    /// Another process fills the list of this shard.
+    Elsewhere,
+    /// No pass is due.
+    UpToDate,
+    /// A pass over all logs has ended.
+    Done(FillProgress),
+}
+
+/// Use case that fills the executions' list.
+#[derive(Debug, Clone)]
+pub struct ReadModel {
+    projections: Projections,
+}
+
+impl ReadModel {
+    /// Creates the use case.
+    #[must_use]
+    pub fn new(projections: Projections) -> Self {
+        Self { projections }
+    }
+
+    /// Carries out the pass that is due on a shard, or continues it. Fails if a database is unavailable; the next call
+    /// continues at the stored position.
+    #[tracing::instrument(level = "debug", name = "read_model.fill", skip_all, fields(database = %shard.name()))]
+    pub async fn fill(&self, shard: &Database) -> Result<FillOutcome, ServiceError> {
+        let Some(mut fill) = Fill::take(shard).await? else {
+            return Ok(FillOutcome::Elsewhere);
+        };
+        let Some(mut progress) = fill.begin(REPEAT_SECONDS).await? else {
+            return Ok(FillOutcome::UpToDate);
+        };
+        for page in 0_u64.. {
+            if page.is_multiple_of(PAGES_PER_REPORT) {
+                report(shard, progress, fill.remaining(progress.position).await?);
+            }
+            let logs = fill.page(progress.position, PAGE).await?;
+            let Some(last) = logs.last() else { break };
+            let filled = self.advance(&logs).await?;
+            crash_point::reach("fill.advanced");
+            metrics::counter!("noetl_read_model_filled_total").increment(filled.cast_unsigned());
+            progress = FillProgress {
+                position: last.execution_id,
+                checked: progress.checked + i64::try_from(logs.len()).unwrap_or(PAGE),
+                filled: progress.filled + filled,
+            };
+            fill.store(progress).await?;
+        }
+        report(shard, progress, 0);
+        fill.end().await?;
+        Ok(FillOutcome::Done(progress))
+    }
+
+    /// Advances the executions of a page that the list lacks. Returns the number of rows that were stored. An execution
+    /// that can't be advanced does not stop the pass; reads still find it in its log.
+    async fn advance(&self, logs: &[FillLog]) -> Result<i64, ServiceError> {
+        let unlisted: BTreeSet<Id> =
+            logs.iter().filter(|log| log.unlisted).map(|log| Id::new(log.execution_id)).collect();
+        if unlisted.is_empty() {
+            return Ok(0);
+        }
+        let mut filled = 0;
+        for (id, outcome) in self.projections.advance(unlisted, &Scope::Unrestricted).await {
+            match outcome {
+                Ok(_) => filled += 1,
+                Err(error) if error.unavailable().is_some() => return Err(error),
+                // The log is not an execution's.
+                Err(error) if error.is_rejection() => {}
+                Err(error) => {
+                    tracing::warn!(execution_id = %id, error = %WithCauses(&error), "an execution stays without a list row");
+                }
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// Logs the progress of a pass, and sets the metric.
+fn report(shard: &Database, progress: FillProgress, remaining: i64) {
+    let FillProgress { position, checked, filled } = progress;
+    #[expect(clippy::cast_precision_loss, reason = "a gauge")]
+    metrics::gauge!("noetl_read_model_fill_remaining", "database" => shard.name().to_string()).set(remaining as f64);
+    if checked > 0 || remaining > 0 {
+        tracing::info!(
+            database = %shard.name(), checked, filled, position, remaining,
+            "filling the list of executions from their logs"
+        );
+    }
+}
+
+impl fmt::Display for FillOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Elsewhere => f.write_str("another process fills the list of this shard"),
+            Self::UpToDate => f.write_str("no pass over the logs is due"),
+            Self::Done(FillProgress { checked, filled, .. }) => {
+                write!(f, "checked {checked} logs and added {filled} executions to the list")
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Retention of events.
+//!
+//! Whole partitions are dropped. A partition is dropped if all its events are older than the retention and published,
+//! and all its logs have ended. Then the rows derived from these events are deleted. If a partition is kept, the reason
+//! is logged and counted, and the run continues with the next one.
+//!
+//! The work is idempotent and can be repeated after a crash between any two steps: derived rows without a log are found
+//! by the ranges of ids that no partition holds. Unsettled outbox rows are never deleted.
+
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use noetl_storage::error::StorageError;
+use noetl_storage::partitions::Partition;
+use noetl_storage::pools::Database;
+use noetl_storage::retention::{self, KeepReason, Turn};
+use noetl_use_cases::error::ServiceError;
+
+/// Attempts to take the table lock before the partition is kept until the next run.
+const LOCK_ATTEMPTS: usize = 3;
+/// Pause between two attempts.
+const LOCK_PAUSE: Duration = Duration::from_millis(500);
+
+/// Retention settings of a deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Number of days for which events are kept; `None`: forever.
+    pub days: Option<u32>,
+    /// Whether events are published. If not, no partition is dropped.
+    pub publishes: bool,
+}
+
+/// Result of a retention run on one shard.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RetentionOutcome {
+    /// No retention is set.
+    Unlimited,
+    /// Events are not published.
+    NotPublished,
+    /// Another process runs the retention of this shard.
+    Elsewhere,
+    /// The run is complete.
+    Done {
+        /// Names of the dropped partitions.
+        dropped: Vec<String>,
+        /// Partitions that are old enough and were kept, with the reasons.
+        kept: Vec<(String, KeepReason)>,
+        /// Number of executions whose derived rows were deleted.
+        executions: u64,
+    },
+}
+
+impl Retention {
+    /// Drops the expired partitions of one shard, and deletes their derived rows.
+    #[tracing::instrument(level = "debug", name = "retention.enforce", skip_all, fields(database = %shard.name()))]
+    pub async fn enforce(self, shard: &Database) -> Result<RetentionOutcome, ServiceError> {
+        let Some(days) = self.days else {
+            return Ok(RetentionOutcome::Unlimited);
+        };
+        if !self.publishes {
+            return Ok(RetentionOutcome::NotPublished);
+        }
+        let Some(mut turn) = Turn::take(shard).await? else {
+            return Ok(RetentionOutcome::Elsewhere);
+        };
+        let cutoff = turn.cutoff(i32::try_from(days).unwrap_or(i32::MAX)).await?;
+        let (mut dropped, mut kept) = (Vec::new(), Vec::new());
+        for partition in turn.partitions().await?.into_iter().filter(|partition| partition.to <= cutoff) {
+            let name = partition.name.clone();
+            if let Some(reason) = drop_or_keep(&mut turn, partition, cutoff).await? {
+                kept.push((name, reason));
+            } else {
+                tracing::info!(database = %shard.name(), partition = name, "dropped an event partition");
+                metrics::counter!("noetl_event_partitions_dropped_total").increment(1);
+                dropped.push(name);
+            }
+        }
+        kept.extend(turn.old_default(cutoff).await?.map(|name| (name, KeepReason::DefaultPartition)));
+        for (partition, reason) in &kept {
+            tracing::info!(database = %shard.name(), partition, %reason, "kept an old event partition");
+            metrics::counter!("noetl_event_partitions_kept_total", "reason" => reason.label()).increment(1);
+        }
+        let executions = purge(shard, &uncovered(&turn.partitions().await?, cutoff)).await?;
+        metrics::counter!("noetl_retention_executions_purged_total").increment(executions);
+        turn.end().await?;
+        Ok(RetentionOutcome::Done { dropped, kept, executions })
+    }
+}
+
+/// Drops a partition. Returns the reason if it is kept.
+async fn drop_or_keep(
+    turn: &mut Turn<'_>,
+    partition: Partition,
+    cutoff: i64,
+) -> Result<Option<KeepReason>, StorageError> {
+    let judged = match turn.judge(partition, cutoff).await? {
+        Ok(judged) => judged,
+        Err(kept) => return Ok(Some(kept)),
+    };
+    for _ in 1..LOCK_ATTEMPTS {
+        match turn.drop_partition(&judged).await? {
+            Some(KeepReason::Busy) => sleep(LOCK_PAUSE).await,
+            settled => return Ok(settled),
+        }
+    }
+    turn.drop_partition(&judged).await
+}
+
+async fn purge(shard: &Database, ranges: &[Range<i64>]) -> Result<u64, StorageError> {
+    let mut executions = 0;
+    for range in ranges {
+        let mut next = range.start;
+        loop {
+            let purged = retention::purge_derived(shard, next, range.end).await?;
+            executions += u64::try_from(purged.executions).unwrap_or_default();
+            match purged.last {
+                Some(last) => next = last.saturating_add(1),
+                None => break,
+            }
+        }
+    }
+    Ok(executions)
+}
+
+/// Returns the ranges of ids below `cutoff` that no partition with bounds holds.
+fn uncovered(partitions: &[Partition], cutoff: i64) -> Vec<Range<i64>> {
+    let (mut ranges, mut covered) = (Vec::new(), 0);
+    for partition in partitions {
+        ranges.push(covered..partition.from.min(cutoff));
+        covered = covered.max(partition.to);
+    }
+    ranges.push(covered..cutoff);
+    ranges.retain(|range| !range.is_empty());
+    ranges
+}
+
+impl fmt::Display for RetentionOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unlimited => f.write_str("events are kept forever: NOETL_EVENT_RETENTION_DAYS is not set"),
+            Self::NotPublished => f.write_str("no partition is dropped while NOETL_EVENT_STREAM_ENABLED is false"),
+            Self::Elsewhere => f.write_str("another process runs the retention of this shard"),
+            Self::Done { dropped, kept, executions } => {
+                write!(f, "dropped {} partitions and the derived rows of {executions} executions", dropped.len())?;
+                dropped.iter().try_for_each(|name| write!(f, "; {name} was dropped"))?;
+                kept.iter().try_for_each(|(name, reason)| write!(f, "; {name} stays: {reason}"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uncovered_ranges_end_at_the_cutoff() {
+        let partition = |from, to| Partition { name: String::new(), from, to };
+        let partitions = [partition(i64::MIN, 10), partition(20, 30), partition(30, 40), partition(60, 70)];
+        assert_eq!(uncovered(&partitions, 55), [10..20, 40..55]);
+        assert_eq!(uncovered(&partitions, 65), [10..20, 40..60]);
+        assert_eq!(uncovered(&partitions, 80), [10..20, 40..60, 70..80]);
+        assert_eq!(uncovered(&partitions, 15), [Range { start: 10, end: 15 }]);
+        assert_eq!(uncovered(&[], 15), [Range { start: 0, end: 15 }]);
+    }
+}

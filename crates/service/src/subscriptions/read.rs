@@ -1,0 +1,59 @@
+//! Reading source subscriptions.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use super::Subscriptions;
+use crate::fan_out;
+use crate::shards::rows_by_ids;
+use noetl_domain::ids::Id;
+use noetl_domain::list_position::CursorPosition;
+use noetl_domain::page::{PageRequest, Total};
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
+use noetl_storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
+use noetl_use_cases::error::ServiceError;
+use noetl_use_cases::listing::Listing;
+use noetl_use_cases::subscriptions::ReadSubscriptions;
+
+#[async_trait]
+impl ReadSubscriptions for Subscriptions {
+    #[tracing::instrument(level = "debug", name = "subscriptions.get", skip_all, fields(id = %id))]
+    async fn get(&self, id: Id, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError> {
+        let rows = subscriptions::by_ids(self.databases.shard_of(id), scope, &[id.get()]).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    #[tracing::instrument(
+        level = "debug", name = "subscriptions.by_ids", skip_all,
+        fields(count = ids.len(), first = ids.first().map(tracing::field::display))
+    )]
+    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (Vec<SubscriptionRow>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { subscriptions::by_ids(shard, scope, &ids).await };
+        rows_by_ids(&self.databases, ids.iter().copied(), query).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "subscriptions.by_path", skip_all, fields(path))]
+    async fn by_path(&self, path: &str, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError> {
+        self.activator.of_path(path, scope).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "subscriptions.list", skip_all)]
+    async fn list(
+        &self,
+        filter: &SubscriptionFilter,
+        request: &PageRequest<CursorPosition>,
+        scope: &Scope,
+    ) -> Result<Listing<SubscriptionRow>, ServiceError> {
+        let position = |id| async move { Ok(self.get(id, scope).await?.map(|row| row.position())) };
+        let request = fan_out::positioned(request, position).await?;
+        let query = |shard, range| subscriptions::list(shard, scope, filter, range);
+        fan_out::newest_first(&self.databases, &request, SubscriptionRow::position, query).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "subscriptions.total", skip_all)]
+    async fn total(&self, filter: &SubscriptionFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+        fan_out::total(&self.databases, limit, |shard, limit| subscriptions::count(shard, scope, filter, limit)).await
+    }
+}

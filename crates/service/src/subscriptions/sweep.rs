@@ -1,0 +1,53 @@
+//! Housekeeping of registrations: fulfilling the intents of crashed callers.
+
+use super::Subscriptions;
+use noetl_runtime::causes::WithCauses;
+use noetl_storage::registry;
+use noetl_use_cases::error::ServiceError;
+
+/// Age in seconds from which the sweeper finishes an intent.
+const STALE_INTENT_SECONDS: f64 = 5.0;
+/// Number of intents that one query of the sweeper reads.
+const SWEEP_PAGE: i64 = 100;
+
+impl Subscriptions {
+    /// Finishes the intents of crashed callers. One that can't be finished does not delay the others. Returns the
+    /// number of intents found.
+    #[tracing::instrument(level = "debug", name = "subscriptions.sweep", skip_all)]
+    pub async fn sweep(&self) -> Result<usize, ServiceError> {
+        self.finish_older_than(STALE_INTENT_SECONDS).await
+    }
+
+    /// Finishes all open intents, also recent ones. This is safe while their callers are alive, because each intent is
+    /// fulfilled under the lock on its path.
+    #[tracing::instrument(level = "debug", name = "subscriptions.finish_open", skip_all)]
+    pub async fn finish_open(&self) -> Result<usize, ServiceError> {
+        self.finish_older_than(0.0).await
+    }
+
+    async fn finish_older_than(&self, seconds: f64) -> Result<usize, ServiceError> {
+        let (mut found, mut last) = (0, String::new());
+        loop {
+            let paths = registry::stale(self.databases.cluster(), seconds, &last, SWEEP_PAGE).await?;
+            for path in &paths {
+                match self.finish(path).await {
+                    Ok(()) => tracing::info!(path, "finished an abandoned registration"),
+                    Err(error) => {
+                        tracing::warn!(path, error = %WithCauses(&error), "could not finish an abandoned registration");
+                    }
+                }
+            }
+            found += paths.len();
+            let Some(path) = paths.into_iter().next_back() else {
+                metrics::counter!("noetl_registry_swept_total").increment(found as u64);
+                return Ok(found);
+            };
+            last = path;
+        }
+    }
+
+    async fn finish(&self, path: &str) -> Result<(), ServiceError> {
+        let entry = self.entry(path).await?;
+        self.activator.finish(&entry).await
+    }
+}

@@ -1,0 +1,40 @@
+//! Storing events of workers: 1 to 5000 per batch, of any executions.
+
+mod document;
+mod draft;
+mod values;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+use crate::error::{Rejection, ServiceError};
+use noetl_domain::tenant::Caller;
+
+pub use draft::{EventDraft, MAX_EVENT_BYTES};
+
+/// Maximum number of events in one batch.
+pub const MAX_EVENTS: usize = 5000;
+
+/// An event of a batch, or the reason why it could not be read.
+pub type Draft = Result<EventDraft, Rejection>;
+
+/// Result of a batch. Every event is counted once.
+#[derive(Debug, Default)]
+pub struct IngestOutcome {
+    /// Number of events stored.
+    pub projected: usize,
+    /// Number of duplicates skipped.
+    pub duplicates: usize,
+    /// Errors of the events that were not stored, by index in the batch.
+    pub rejected: BTreeMap<usize, ServiceError>,
+}
+
+/// Storing events of workers.
+#[async_trait]
+pub trait ProjectEvents: Debug + Send + Sync {
+    /// Stores a batch. The stored events name the caller if it is identified. An event that is not in the caller's
+    /// scope is rejected.
+    async fn project(&self, drafts: Vec<Draft>, caller: &Caller) -> Result<IngestOutcome, ServiceError>;
+}

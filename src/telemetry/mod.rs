@@ -1,0 +1,140 @@
+//! Logs, metrics and traces of the process.
+//!
+//! A histogram keeps each sample until a scrape or [`keep_small`] folds it into its summary, so a server without a
+//! scraper needs [`keep_small`].
+
+mod export;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
+use opentelemetry_otlp::ExporterBuildError;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{EnvFilter, Layer};
+
+use crate::config::{LogSettings, OtlpSettings};
+use export::Export;
+
+/// Target under which the database driver logs each statement.
+const STATEMENTS: &str = "sqlx::query";
+/// Interval at which samples are folded: a second of a busy server's samples is small.
+pub const FOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// Failure to set up logging, metrics or the export of spans.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter can't be parsed.
+    #[error("NOETL_LOG is not a valid filter; an example is info,noetl=debug")]
+    Filter(#[from] tracing_subscriber::filter::ParseError),
+    /// Logging was set up before.
+    #[error("logging is set up already")]
+    Logging(#[from] TryInitError),
+    /// The metrics recorder can't be installed.
+    #[error("metrics can't be recorded")]
+    Metrics(#[from] BuildError),
+    /// The exporter of spans can't be built.
+    #[error("spans can't be exported to NOETL_OTLP_ENDPOINT")]
+    Export(#[from] ExporterBuildError),
+}
+
+/// Telemetry of the process; see [`Self::finish`].
+pub struct Telemetry {
+    /// Renders the metrics.
+    pub metrics: PrometheusHandle,
+    export: Option<Export>,
+}
+
+impl Telemetry {
+    /// Sends the spans that wait to be exported, within a few seconds. Call this after all other work has ended.
+    pub async fn finish(self) {
+        let Some(export) = self.export else { return };
+        // `finish` blocks its thread, and the exporter needs the runtime meanwhile.
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || export.finish()).await {
+            tracing::warn!(%error, "the last spans were not exported");
+        }
+    }
+}
+
+/// Folds the samples of histograms at the interval `every` until `stop`, so that their memory does not depend on
+/// scrapes.
+pub async fn keep_small(metrics: PrometheusHandle, every: Duration, stop: CancellationToken) {
+    while stop.run_until_cancelled(sleep(every)).await.is_some() {
+        metrics.run_upkeep();
+    }
+}
+
+/// Sets up logging to standard error, the metrics registry of `/metrics`, and the export of spans if it is configured.
+/// Must be called within a Tokio runtime.
+pub fn start(settings: &LogSettings, otlp: Option<&OtlpSettings>) -> Result<Telemetry, TelemetryError> {
+    let format = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // On a terminal the library's default applies: colours, unless NO_COLOR is set.
+    let format = if std::io::stderr().is_terminal() { format } else { format.with_ansi(false) };
+    let format = if settings.json { format.json().boxed() } else { format.boxed() };
+    let filter = EnvFilter::try_new(&settings.filter)?;
+    let statements = StatementCounter.with_filter(Targets::new().with_target(STATEMENTS, Level::DEBUG));
+    let export = otlp.map(Export::start).transpose()?;
+    let registry = tracing_subscriber::registry().with(format.with_filter(filter)).with(statements);
+    // An absent layer must not be added as `None`: it has no filter, so every span and event would be recorded.
+    match &export {
+        Some(export) => registry.with(export.layer()).try_init()?,
+        None => registry.try_init()?,
+    }
+    Ok(Telemetry { metrics: PrometheusBuilder::new().install_recorder()?, export })
+}
+
+/// Counts the statements that the database driver reports, as `noetl_sql_statements_total`.
+struct StatementCounter;
+
+impl<S: Subscriber> Layer<S> for StatementCounter {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target() == STATEMENTS {
+            metrics::counter!("noetl_sql_statements_total").increment(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the resident memory in KiB (Linux).
+    fn resident_kib() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn debug_spans_are_not_recorded_unless_they_are_logged_or_exported() {
+        start(&LogSettings { filter: "info".to_owned(), json: false }, None).unwrap();
+        assert!(!tracing::span_enabled!(Level::DEBUG) && tracing::span_enabled!(Level::INFO));
+    }
+
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn histogram_stays_small_without_a_scrape() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let (metrics, stop) = (recorder.handle(), CancellationToken::new());
+        let every = Duration::from_millis(1);
+        let folding = keep_small(metrics, every, stop.clone());
+        let recording = async {
+            let histogram = metrics::with_local_recorder(&recorder, || metrics::histogram!("seconds"));
+            let before = resident_kib();
+            // 16 million samples take 128 MiB and more if they are kept.
+            for _ in 0..1_600 {
+                (0..10_000_u32).for_each(|sample| histogram.record(f64::from(sample)));
+                sleep(every).await;
+            }
+            stop.cancel();
+            resident_kib().saturating_sub(before)
+        };
+        let (grown, ()) = futures::future::join(recording, folding).await;
+        assert!(grown < 32 << 10, "{grown} KiB");
+    }
+}
