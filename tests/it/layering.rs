@@ -42,11 +42,12 @@ const LAYERS: &[(&str, &[&str])] = &[
             "noetl_domain",
         ],
     ),
-    ("telemetry", &["config"]),
+    // The version of the program is in the root.
+    ("telemetry", &["config", "noetl_graphql"]),
     ("noetl_runtime", &["noetl_domain"]),
     ("noetl_use_cases", &["noetl_domain", "noetl_runtime::coalesce", "noetl_storage"]),
     ("noetl_service", &["noetl_domain", "noetl_runtime", "noetl_storage", "noetl_use_cases"]),
-    ("noetl_feed", &["noetl_feed::wire", "noetl_runtime"]),
+    ("noetl_feed", &["noetl_domain", "noetl_feed::wire", "noetl_runtime"]),
     ("noetl_feed::wire", &["noetl_domain"]),
     (
         "noetl_feed::publish",
@@ -108,7 +109,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     // Variables without a value, which only the transport knows.
     ("graphql_transport", &["noetl_api::guards", "noetl_api::scalars"]),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
-    ("noetl_storage::tail", &["noetl_api::server::feed_status"]),
+    ("noetl_storage::tail", &["noetl_api::server::event_stream", "noetl_api::server::feed_status"]),
     ("noetl_storage::transactions", &["noetl_api::server::event_stream", "noetl_api::server::feed_status"]),
     ("noetl_storage::machines", &["noetl_api::server::replicas"]),
     ("noetl_storage::tail_covered", &["noetl_api::event::stream_cursor"]),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use noetl_api::errors::FIELD_ERROR_CODES;
 use noetl_graphql::app::metrics::METRICS;
 use noetl_testkit::binary;
+use noetl_testkit::sources::sources;
 use noetl_use_cases::error::RejectionCode;
 
 fn root() -> &'static Path {
@@ -29,12 +30,6 @@ fn pages_equal_the_generated_ones() {
     check_page("settings", "docs/operations/settings.md");
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let files = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
-}
-
 /// Returns the text of a source file without its unit tests.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
@@ -43,9 +38,8 @@ fn code(path: &Path) -> String {
 
 #[test]
 fn every_recorded_metric_is_in_the_table_with_its_type() {
-    let folders = ["src", "crates/graphql-transport/src", "crates/storage/src", "crates/domain/src"];
     let mut recorded = BTreeSet::new();
-    for text in folders.iter().flat_map(|folder| sources(&root().join(folder))).map(|path| code(&path)) {
+    for text in sources(root()).iter().map(|path| code(path)) {
         for kind in ["counter", "gauge", "histogram"] {
             for call in text.split(&format!("{kind}!(")).skip(1) {
                 let name = call.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next());

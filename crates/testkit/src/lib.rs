@@ -28,6 +28,7 @@ pub mod random;
 pub mod recorder;
 pub mod recordings;
 mod server;
+pub mod sources;
 mod tokens;
 pub mod traffic;
 pub mod worker;
