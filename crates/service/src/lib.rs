@@ -1,4 +1,5 @@
-//! Use cases. Each loads rows, decides with the rules of `domain`, and writes. Only this layer joins databases.
+//! The use cases, carried out. Each loads rows, decides with the rules of `domain`, and writes. Only this layer joins
+//! databases. Each file implements the trait of [`noetl_use_cases`] that declares its use cases.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may call functions banned in production code"))]
 

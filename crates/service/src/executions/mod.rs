@@ -1,8 +1,11 @@
 //! Executions: start (with an opt-in dedup window), cancel, read.
 //!
-//! A start reads from top to bottom in [`execute`]; [`request`] has the request and its validation, and [`dedup`] the
-//! steps for requests with a dedup key; [`defaults`] has the values from catalog documents; [`start`] has what a request
-//! starts, and [`create`] creates it. [`rerun`] makes such a request from an earlier execution. [`sweep`] finishes the claims of crashed callers.
+//! A start reads from top to bottom in [`execute`]; [`ExecuteRequest`] has the request and its validation, and [`dedup`]
+//! the steps for requests with a dedup key; [`defaults`] has the values from catalog documents; [`start`] has what a
+//! request starts, and [`create`] creates it. [`rerun`] makes such a request from an earlier execution. [`sweep`] finishes
+//! the claims of crashed callers.
+//!
+//! [`ExecuteRequest`]: noetl_use_cases::executions::ExecuteRequest
 
 mod audits;
 mod cancel;

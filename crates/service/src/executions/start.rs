@@ -1,4 +1,4 @@
-//! Execution that a valid request starts, and the outcome of the request.
+//! Execution that a valid request starts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

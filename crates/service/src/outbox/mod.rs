@@ -1,9 +1,5 @@
-//! The outbox over all shards: claim, settle, retry, discard, list, purge. Workers use it through the API and the built-in relay
-//! directly, with the same guarantees.
-//!
-//! A claim is a lease. Until it expires, no other caller can claim the rows, and only its token settles them. Rows
-//! claimed by a crashed worker become claimable when their lease expires. Rows are delivered at least once: if a worker
-//! delivers a row and does not settle it in time, the row is delivered again under the same id.
+//! The outbox over all shards: claim, settle, retry, discard, list, purge. Workers use it through the API and the
+//! built-in relay directly, with the same guarantees ([`noetl_use_cases::outbox`]).
 //!
 //! A row that can't be delivered becomes DEAD after its last attempt. It then waits for an operator, and no other row
 //! waits for it.
