@@ -3,9 +3,10 @@
 //! ```text
 //! commands -> app -> graphql_transport         the transport; knows no schema
 //!              |     noetl_api -> noetl_use_cases -> noetl_storage -> noetl_domain
-//!              |        |               `-- noetl_service (implements the use cases; `app` gives it to the API)
 //!              |        `----> noetl_feed::read (live subscriptions, the feed's status)
-//!              `-> noetl_feed, tasks -> noetl_service, noetl_storage, noetl_domain
+//!              |     noetl_service -> noetl_use_cases    implements the use cases; `app` gives it to the API
+//!              |-> noetl_feed -> noetl_storage, noetl_domain
+//!              `-> tasks -> noetl_service, noetl_storage, noetl_domain
 //! ```
 //!
 //! A request enters at the transport and passes through [`noetl_api`] and [`noetl_service`] to the storage crate. Live

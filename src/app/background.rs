@@ -11,8 +11,8 @@ use crate::tasks::relay::Relay;
 use crate::tasks::{machine_lease, prober};
 use crate::telemetry;
 use graphql_transport::listener::Tls;
-use noetl_api::context::Services;
 use noetl_feed::publish::tailer::{TailSettings, Tailer};
+use noetl_feed::read::hub::Hub;
 use noetl_feed::wake_ups;
 use noetl_feed::wire::names::StreamNames;
 use noetl_runtime::stalls::Stalls;
@@ -20,6 +20,7 @@ use noetl_runtime::supervisor::Supervisor;
 use noetl_runtime::wake::WakeUps;
 use noetl_service::ids::Ids;
 use noetl_service::projections::Projections;
+use noetl_storage::pools::Databases;
 
 /// Starts the housekeeping tasks, the probers and the renewal of the machine id's lease.
 pub(super) fn start_upkeep(supervisor: &mut Supervisor, ids: &Arc<Ids>, housekeeping: &Housekeeping) {
@@ -58,15 +59,16 @@ pub(super) fn start_metrics_upkeep(supervisor: &mut Supervisor, metrics: Prometh
 /// Starts the tasks that publish to the broker and read from it: live feeds, relays, projectors and tailers.
 pub(super) fn start_broker_tasks(
     supervisor: &mut Supervisor,
-    services: &Services,
     housekeeping: &Housekeeping,
+    hub: Option<&Hub>,
+    replica: &str,
     client: &async_nats::Client,
     wake_ups: &WakeUps,
     stalls: &Stalls,
     config: &Config,
 ) {
     for shard in housekeeping.outbox.shards() {
-        if let Some(hub) = &services.hub {
+        if let Some(hub) = hub {
             supervisor.start("live feed", infallible(hub.clone().run(shard, supervisor.soft())));
             supervisor.start("replays", infallible(hub.clone().replay(shard, supervisor.soft())));
         }
@@ -75,26 +77,26 @@ pub(super) fn start_broker_tasks(
             supervisor.start("outbox relay", infallible(relay.run(supervisor.soft())));
         }
         if config.projector {
-            let (client, projections) = (client.clone(), Projections::new(services.databases.clone()));
+            let (client, projections) = (client.clone(), Projections::new(housekeeping.databases.clone()));
             let (names, stalls) = (config.stream_names.clone(), stalls.clone());
             let projector = Projector { shard, client, names, projections, stalls };
             supervisor.start("projector", infallible(projector.run(supervisor.soft())));
         }
     }
     if let Some(settings) = config.event_stream {
-        start_tailers(supervisor, services, client, wake_ups, settings, &config.stream_names);
+        start_tailers(supervisor, &housekeeping.databases, replica, client, wake_ups, settings, &config.stream_names);
     }
 }
 
 fn start_tailers(
     supervisor: &mut Supervisor,
-    services: &Services,
+    databases: &Databases,
+    replica: &str,
     client: &async_nats::Client,
     local: &WakeUps,
     settings: TailSettings,
     names: &StreamNames,
 ) {
-    let databases = &services.databases;
     let remote = WakeUps::new(databases.shards().len());
     for (database, shard) in databases.shards().iter().zip(0..) {
         let tailer = Tailer {
@@ -102,7 +104,7 @@ fn start_tailers(
             database: Arc::clone(database),
             client: client.clone(),
             names: names.clone(),
-            owner: services.replica.name.clone(),
+            owner: replica.to_owned(),
             settings,
             local: local.clone(),
             remote: remote.clone(),

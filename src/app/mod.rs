@@ -172,10 +172,12 @@ impl App {
         background::start_metrics_upkeep(&mut supervisor, metrics.clone());
         let stalls = Stalls::default();
         if let Some(client) = &client {
+            let (hub, name) = (services.hub.as_ref(), &services.replica.name);
             background::start_broker_tasks(
                 &mut supervisor,
-                &services,
                 &housekeeping,
+                hub,
+                name,
                 client,
                 &wake_ups,
                 &stalls,
@@ -210,7 +212,7 @@ impl App {
         signals: Signals,
         ended: impl Future<Output = EndedEarly>,
     ) -> Result<(), AppError> {
-        let Self { services: _, ids, mut supervisor, router, health, connections, listener, patience } = self;
+        let Self { ids, mut supervisor, router, health, connections, listener, patience, .. } = self;
         if let Some((address, router)) = health {
             let socket = listen(address).await?;
             let (draining, closing) = (supervisor.soft(), supervisor.soft());

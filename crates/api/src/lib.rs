@@ -1,11 +1,9 @@
-//! The GraphQL schema. A resolver parses its input, makes one service call (or uses a loader, which batches), and wraps
-//! the result. The rules are in `domain` and `service`.
+//! The GraphQL schema. A resolver parses its input, calls one use case (or uses a loader, which batches), and wraps the
+//! result. The rules are in `noetl-domain`, the use cases in `noetl-use-cases`.
 //!
-//! Each aggregate has a folder with its types, inputs, payloads, resolvers and loaders. A folder may use the folders
-//! before it in this order: `catalog`, `event`, `subscription`, `execution`, `outbox`, `server`. The shared files use no
-//! aggregate; only `schema` and `live_item` use all of them.
-
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may call functions banned in production code"))]
+//! Each aggregate has a folder with its types, inputs, payloads, resolvers and loaders. A folder uses the folders before
+//! it in this order: `catalog`, `event`, `subscription`, `execution`, `outbox`, `server`, `node`; only the edges of events
+//! lead to later ones. Of the shared files, only `schema`, `live_item` and `context` use aggregates.
 
 pub mod access;
 pub mod audience;

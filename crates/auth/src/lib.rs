@@ -1,10 +1,8 @@
 //! Authentication of callers.
 //!
 //! A caller sends a token ([`bearer`]): a static one ([`tokens`]), or a JWT of an OpenID provider ([`oidc`]). It gets a
-//! [`Principal`] ([`principal`]), which is valid until the token expires or is revoked. This module does not decide
-//! about access to fields; the guards of `graphql` do. Tokens are never logged.
-
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may call functions banned in production code"))]
+//! [`Principal`] ([`principal`]), which is valid until the token expires or is revoked. This crate does not decide
+//! about access to fields; the guards of `noetl-api` do. Tokens are never logged.
 
 pub mod bearer;
 pub mod oidc;

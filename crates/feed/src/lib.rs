@@ -7,8 +7,6 @@
 //!
 //! [`publish`] and [`read`] do not use each other. They share only [`wire`], the form of a message.
 
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may call functions banned in production code"))]
-
 pub mod publish;
 pub mod read;
 pub mod wake_ups;

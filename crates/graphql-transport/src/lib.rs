@@ -3,7 +3,7 @@
 //! # Modules
 //!
 //! ```text
-//! router → post/get → body, media ┐
+//! router → graphql → body, media ─┐
 //!        → websocket ─────────────┼→ operation (document) → engine → reply → streaming (sse, multipart)
 //!        → sse ───────────────────┘
 //! ```

@@ -1,5 +1,5 @@
-//! Parts that the tasks of a process share: the clock, wake-ups, shared statements, the supervisor, crash points and
-//! causes of errors.
+//! Parts that the tasks of a process share: the clock, wake-ups, shared statements, the supervisor, crash points,
+//! causes of errors and stalled tasks.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may call functions banned in production code"))]
 

@@ -16,7 +16,7 @@ use noetl_use_cases::listing::Listing;
 
 /// Returns a request with the positions of its cursors. A cursor of an earlier version has only the id of its item;
 /// `find` returns the position of the item. If the item was deleted, the time in its id takes its place.
-pub async fn positioned<Found: Future<Output = Result<Option<ListPosition>, ServiceError>>>(
+pub(crate) async fn positioned<Found: Future<Output = Result<Option<ListPosition>, ServiceError>>>(
     request: &PageRequest<CursorPosition>,
     find: impl Fn(Id) -> Found,
 ) -> Result<PageRequest<ListPosition>, ServiceError> {
@@ -40,7 +40,7 @@ async fn position<Found: Future<Output = Result<Option<ListPosition>, ServiceErr
 
 /// Reads a page over all shards, newest first. A shard that is unreachable is reported; any other error, such as that of
 /// a slow statement, fails the list.
-pub async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+pub(crate) async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<ListPosition>,
     position: impl Fn(&T) -> ListPosition,
@@ -52,7 +52,7 @@ pub async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageErr
 }
 
 /// Reads one page per group over all shards, newest first, with one query per shard for all groups.
-pub async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+pub(crate) async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<ListPosition>,
     position: impl Fn(&T) -> ListPosition,
@@ -73,7 +73,7 @@ pub async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec<T>, St
 
 /// Counts the items of a list over all shards, up to `limit`. `query` counts those of one shard, up to its argument. The
 /// items of a shard that is unreachable are not counted; any other error fails the count.
-pub async fn total<'a, Count: Future<Output = Result<i64, StorageError>>>(
+pub(crate) async fn total<'a, Count: Future<Output = Result<i64, StorageError>>>(
     databases: &'a Databases,
     limit: i64,
     query: impl Fn(&'a Database, i64) -> Count,
@@ -83,7 +83,7 @@ pub async fn total<'a, Count: Future<Output = Result<i64, StorageError>>>(
 }
 
 /// Queries all shards, and returns the answers and the shards that are unreachable. Any other error fails the query.
-pub async fn answers<'a, T, Answer: Future<Output = Result<T, StorageError>>>(
+pub(crate) async fn answers<'a, T, Answer: Future<Output = Result<T, StorageError>>>(
     databases: &'a Databases,
     query: impl Fn(&'a Database) -> Answer,
 ) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {

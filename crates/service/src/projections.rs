@@ -1,7 +1,4 @@
-//! Projections of executions. A read folds the current state; an advance also stores it as a snapshot, so that the next
-//! read has fewer events to fold.
-//!
-//! Both load the latest valid snapshot and fold exactly the events that are not in it. So the state includes every
+//! Reading and advancing projections. Both load the latest valid snapshot and fold exactly the events that are not in it. So the state includes every
 //! event committed before the read, and an advance over the same events always stores the same state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

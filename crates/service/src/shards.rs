@@ -11,7 +11,7 @@ use noetl_storage::pools::{Database, Databases};
 use noetl_use_cases::error::ServiceError;
 
 /// Groups items by the shard of their execution.
-pub fn by_shard<T>(
+pub(crate) fn by_shard<T>(
     databases: &Databases,
     items: impl IntoIterator<Item = T>,
     execution: impl Fn(&T) -> Id,
@@ -25,7 +25,7 @@ pub fn by_shard<T>(
 
 /// Reads rows of many executions with one query per shard, in parallel. Returns the rows, and the error of each shard
 /// that failed.
-pub async fn rows_by_ids<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+pub(crate) async fn rows_by_ids<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     ids: impl IntoIterator<Item = Id>,
     query: impl Fn(&'a Database, Vec<i64>) -> Rows,

@@ -1,4 +1,5 @@
-//! All SQL of the server. Each table or aggregate has a file; functions take a [`Database`] and return domain types.
+//! All SQL of the server. Each table or aggregate has a file or a folder; functions take a [`Database`] and return rows
+//! or domain types.
 //!
 //! A function that joins a caller's transaction is a method of the guard that holds it ([`registry::PathLock`],
 //! [`log::LockedLog`]). Lock order: first a path's row in the cluster database, then a log's advisory lock in its

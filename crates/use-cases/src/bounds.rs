@@ -4,7 +4,7 @@
 use plain_json::{RawJson, Unstorable};
 use serde_json::Value;
 
-use super::error::{Rejection, RejectionCode};
+use crate::error::{Rejection, RejectionCode};
 
 /// Maximum size of a reason in bytes.
 const MAX_REASON_BYTES: usize = 4096;
@@ -40,7 +40,7 @@ pub fn check_json(field: &str, value: &Value, max_bytes: usize) -> Result<(), Re
 }
 
 /// Checks that JSON has at most `max_bytes`, and can be stored and read again. Space between its tokens does not count.
-pub fn check_raw_json(field: &str, json: &RawJson, max_bytes: usize) -> Result<(), Rejection> {
+pub(crate) fn check_raw_json(field: &str, json: &RawJson, max_bytes: usize) -> Result<(), Rejection> {
     // A text within the limit is not parsed.
     let bytes = if json.len() > max_bytes { json.compact_len() } else { json.len() };
     if bytes > max_bytes {

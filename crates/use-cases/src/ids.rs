@@ -1,4 +1,4 @@
-//! Ids that workers reserve for their events.
+//! Ids under leased machine ids: reserving them, and the leases.
 
 use std::fmt::Debug;
 
@@ -18,5 +18,6 @@ pub trait ReserveIds: Debug + Send + Sync {
     async fn reserve(&self, count: u32) -> Result<Vec<Id>, ServiceError>;
 
     /// Returns the machine id that the ids contain.
+    #[must_use]
     fn machine_id(&self) -> u16;
 }

@@ -18,6 +18,8 @@ use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::outbox::{Backlog, Claimed, OutboxFilter, OutboxRow, StatusCounts, SubjectCounts};
 
+/// Maximum number of subjects by which the rows of a shard are counted.
+pub const MAX_SUBJECTS: i64 = 100;
 /// Maximum number of rows in one claim, and in one settlement that a caller sends.
 pub const MAX_ROWS: usize = 1000;
 
@@ -154,6 +156,10 @@ pub trait ClaimRows: Debug + Send + Sync {
 }
 
 /// Settling claims, and extending their leases.
+///
+/// A settlement must carry the token of the row's latest claim. A token settles its row once. Marking the row as
+/// published again with the same token changes nothing and is not counted; any other repetition is stale. An expired
+/// lease still settles its row until another claim takes the row.
 #[async_trait]
 pub trait SettleClaims: Debug + Send + Sync {
     /// Marks claimed rows as published. Rows that are not in the scope are stale.
@@ -202,8 +208,8 @@ pub trait ReadOutbox: Debug + Send + Sync {
     /// could be read.
     async fn stats(&self, scope: &Scope) -> Result<Stats<(Backlog, StatusCounts)>, ServiceError>;
 
-    /// Returns the numbers of rows in the scope that are not published, by subject: for each shard its 100
-    /// subjects with most rows. Fails only if no shard could be read.
+    /// Returns the numbers of rows in the scope that are not published, by subject: for each shard its
+    /// [`MAX_SUBJECTS`] subjects with most rows. Fails only if no shard could be read.
     async fn subjects(&self, scope: &Scope) -> Result<Stats<Vec<SubjectCounts>>, ServiceError>;
 
     /// Returns a page in the scope over all shards, newest first: by time, then shard, then number. Reads payloads only

@@ -1,15 +1,7 @@
 //! Tenants that requests name.
 
-use super::error::{Rejection, RejectionCode};
-use noetl_domain::tenant::{NamedTenancy, Scope, Tenancy, TenancyError, is_name};
-
-/// Returns the tenant and the organization of new data.
-pub fn resolve(named: &NamedTenancy, parent: Option<&Tenancy>, scope: &Scope) -> Result<Tenancy, Rejection> {
-    named.resolve(parent, scope).map_err(|error| match error {
-        TenancyError::Foreign => Rejection::new(RejectionCode::ForeignTenant, "tenantId", error.to_string()),
-        TenancyError::NotOfParent => Rejection::invalid("tenantId", error.to_string()),
-    })
-}
+use crate::error::Rejection;
+use noetl_domain::tenant::{NamedTenancy, is_name};
 
 /// Checks the names of a tenant and an organization.
 pub fn check(named: &NamedTenancy) -> Result<(), Rejection> {

@@ -285,7 +285,7 @@ impl ExecuteInput {
         }
     }
 
-    /// Converts the input to a request of the service and parses its ids.
+    /// Converts the input to a request of the use case and parses its ids.
     pub fn parse(self, written: &WrittenInput<'_>) -> Result<ExecuteRequest, Rejection> {
         Ok(ExecuteRequest {
             entry: self.entry.parse()?,
@@ -336,7 +336,7 @@ pub struct RerunExecutionInput {
 }
 
 impl RerunExecutionInput {
-    /// Converts the input to a request of the service and parses its id.
+    /// Converts the input to a request of the use case and parses its id.
     pub fn parse(self, written: &WrittenInput<'_>) -> Result<RerunRequest, Rejection> {
         Ok(RerunRequest {
             id: parse_id("id", &self.id)?,

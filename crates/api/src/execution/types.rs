@@ -120,7 +120,7 @@ impl Execution {
         Ok(row.transpose().map_err(field_error)?.map(Self::of_row))
     }
 
-    /// Returns the execution with this id through the batch loader, or the services' error.
+    /// Returns the execution with this id through the batch loader, or the use case's error.
     pub async fn read(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
         let row = ctx.data_unchecked::<BatchLoader>().load_one(ExecutionKey(id)).await?;
         Ok(row.transpose()?.map(Self::of_row))

@@ -2,7 +2,7 @@
 //!
 //! Many readers replay at the same time after a restart, a new epoch or an overflow of the ring. So readers do not read
 //! the stream themselves. Their requests wait in queues, and one worker for each shard answers them
-//! (`feed::read::worker`). A page of messages answers every request for a position in it, and is kept for a short time
+//! ([`super::worker`]). A page of messages answers every request for a position in it, and is kept for a short time
 //! for the readers that come next.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -15,11 +15,11 @@ use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{MAX_PAGE, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
+use noetl_storage::error::DatabaseName;
 use noetl_storage::execution_lists::ExecutionFilter;
 use noetl_use_cases::bounds::check_reason;
 use noetl_use_cases::error::{Rejection, ServiceError};
-use noetl_use_cases::executions::ReadExecutions;
-use noetl_use_cases::executions::{Cancel, CancelledOne, CancelledTree, Cancelling, MAX_CANCELLED};
+use noetl_use_cases::executions::{Cancel, CancelledOne, CancelledTree, Cancelling, MAX_CANCELLED, ReadExecutions};
 use noetl_use_cases::listing::Listing;
 
 /// Maximum number of executions that are counted for the refusal of a selection.
@@ -88,9 +88,9 @@ fn too_many(total: Total) -> Rejection {
 fn tree(ids: &[Id], roots: Vec<CancelledOne>, walk: Walk, cascade: bool) -> CancelledTree {
     let results = || roots.iter().chain(&walk.descendants);
     let unavailable: BTreeSet<ShardIndex> =
-        results().filter_map(CancelledOne::failed_shard).chain(walk.unavailable.iter().copied()).collect();
-    let complete = walk.stop.is_none() && unavailable.is_empty() && !results().any(CancelledOne::is_unfinished);
-    let remains = |root: &&CancelledOne| !complete && (root.is_unfinished() || cascade && root.outcome.is_ok());
+        results().filter_map(failed_shard).chain(walk.unavailable.iter().copied()).collect();
+    let complete = walk.stop.is_none() && unavailable.is_empty() && !results().any(is_unfinished);
+    let remains = |root: &&CancelledOne| !complete && (is_unfinished(root) || cascade && root.outcome.is_ok());
     let unfinished = roots.iter().filter(remains).map(|root| root.id).collect();
     let by_id: HashMap<Id, &CancelledOne> = roots.iter().map(|root| (root.id, root)).collect();
     CancelledTree {
@@ -100,5 +100,19 @@ fn tree(ids: &[Id], roots: Vec<CancelledOne>, walk: Walk, cascade: bool) -> Canc
         unavailable: unavailable.into_iter().collect(),
         refusal: walk.stop.and_then(Stop::refusal),
         descendants: walk.descendants,
+    }
+}
+
+/// Returns whether a repeated request may cancel the execution.
+fn is_unfinished(one: &CancelledOne) -> bool {
+    one.outcome.as_ref().is_err_and(|error| !error.is_rejection())
+}
+
+/// Returns the shard that could not be reached in time, if that is the reason it was not cancelled.
+fn failed_shard(one: &CancelledOne) -> Option<ShardIndex> {
+    let error = one.outcome.as_ref().err()?;
+    match error.unavailable().or_else(|| error.timed_out())? {
+        DatabaseName::Shard(shard) => Some(shard),
+        DatabaseName::Cluster => None,
     }
 }

@@ -26,6 +26,7 @@ use super::dedup::ClaimedExecution;
 use super::defaults::{SubscriptionDefaults, default_workload};
 use super::start::{DedupKey, Results, Start};
 use crate::catalog::{Newest, NewestEntry};
+use crate::tenancy::resolve;
 use crate::trace;
 use noetl_domain::execution::{ClaimedKey, Creation, DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS, dedup_scope, overlay};
 use noetl_domain::ids::Id;
@@ -44,7 +45,6 @@ use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
 use noetl_use_cases::executions::{
     EntryKey, Execute, ExecuteRequest, Executed, MAX_BATCH, MAX_WORKLOAD_BYTES, Outcome,
 };
-use noetl_use_cases::tenancy::resolve;
 use plain_json::Text;
 
 /// Memory in bytes of the workloads of a group, from which the group is carried out.

@@ -13,9 +13,7 @@ use noetl_domain::tenant::{Caller, NamedTenancy, Scope};
 use noetl_storage::events::FirstEvent;
 use noetl_use_cases::catalog::ReadCatalog;
 use noetl_use_cases::error::{Rejection, ServiceError};
-use noetl_use_cases::executions::Execute;
-use noetl_use_cases::executions::ReadExecutions;
-use noetl_use_cases::executions::{EntryKey, ExecuteRequest, Executed, Rerun, RerunRequest};
+use noetl_use_cases::executions::{EntryKey, Execute, ExecuteRequest, Executed, ReadExecutions, Rerun, RerunRequest};
 
 #[async_trait]
 impl Rerun for Executions {

@@ -1,4 +1,4 @@
-//! Numbers of executions by status and by path.
+//! Sums of the counts of the shards.
 
 use std::collections::BTreeMap;
 

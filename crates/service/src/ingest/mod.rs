@@ -1,10 +1,4 @@
-//! Storing events of workers: 1 to 5000 per batch, of any executions.
-//!
-//! A batch is idempotent: an event that is in the log, or earlier in the batch, with the same id and content is skipped
-//! and counted. An event whose id is stored with other content, that is malformed, that a database refuses or whose shard
-//! is down is reported by its index, and the other events are stored. Events are not checked against their log, because
-//! workers can report them in any order. Lifecycle events of source subscriptions are refused: only transitions write
-//! them.
+//! Storing events of workers ([`noetl_use_cases::ingest::ProjectEvents`]), together with those of concurrent calls.
 
 mod columns;
 mod insert;

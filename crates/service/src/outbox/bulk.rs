@@ -1,5 +1,4 @@
-//! Retrying and discarding rows by a filter, on all shards. A filter without a condition matches every row: the caller
-//! must have selected all of them.
+//! Retrying and discarding rows by a filter, on all shards, in batches.
 
 use async_trait::async_trait;
 use futures::future::join_all;

@@ -18,10 +18,7 @@ use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Backlog, Bounds, OutboxFilter, OutboxRow, StatusCounts, SubjectCounts};
 use noetl_use_cases::error::{Rejection, ServiceError};
 use noetl_use_cases::listing::Listing;
-use noetl_use_cases::outbox::{ListedRow, ReadOutbox, Stats};
-
-/// Maximum number of subjects by which the rows of a shard are counted.
-const MAX_SUBJECTS: i64 = 100;
+use noetl_use_cases::outbox::{ListedRow, MAX_SUBJECTS, ReadOutbox, Stats};
 
 #[async_trait]
 impl ReadOutbox for Outbox {

@@ -1,8 +1,4 @@
-//! Settling claims.
-//!
-//! A settlement must carry the token of the row's latest claim. A token settles its row once. Marking the row as
-//! published again with the same token changes nothing and is not counted; any other repetition is stale. An expired
-//! lease still settles its row until another claim takes the row.
+//! Settling claims by their tokens ([`noetl_use_cases::outbox::SettleClaims`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Transitions of several source subscriptions, selected by a filter. A filter without a condition selects all of them.
+//! Transitions of several source subscriptions, several at a time.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,8 +17,9 @@ use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 use noetl_use_cases::bounds::check_reason;
 use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
 use noetl_use_cases::listing::Listing;
-use noetl_use_cases::subscriptions::{Bulk, BulkItem, Selection, Transition, TransitionSelected};
-use noetl_use_cases::subscriptions::{ReadSubscriptions, TransitionOne};
+use noetl_use_cases::subscriptions::{
+    Bulk, BulkItem, ReadSubscriptions, Selection, Transition, TransitionOne, TransitionSelected,
+};
 
 /// Maximum number of subscriptions in one bulk transition.
 const MAX_BULK: usize = 1000;

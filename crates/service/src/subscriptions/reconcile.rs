@@ -9,8 +9,7 @@ use noetl_domain::tenant::{Caller, Scope};
 use noetl_storage::check;
 use noetl_storage::registry::{Intent, PathLock};
 use noetl_use_cases::error::ServiceError;
-use noetl_use_cases::subscriptions::Transition;
-use noetl_use_cases::subscriptions::TransitionOne;
+use noetl_use_cases::subscriptions::{Transition, TransitionOne};
 
 /// Reason in the event that deactivates a subscription.
 const REASON: &str = "the path has a later live subscription; the databases were restored to different times";

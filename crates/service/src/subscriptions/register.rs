@@ -5,11 +5,12 @@ use async_trait::async_trait;
 use super::activation::Outcome;
 use super::activation::{LiveTarget, occupied};
 use super::{Subscriptions, unknown_path};
+use crate::tenancy::resolve;
 use noetl_domain::tenant::{Caller, NamedTenancy};
 use noetl_storage::subscriptions::SubscriptionRow;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::subscriptions::RegisterSubscription;
-use noetl_use_cases::tenancy::{check, resolve};
+use noetl_use_cases::tenancy::check;
 
 #[async_trait]
 impl RegisterSubscription for Subscriptions {

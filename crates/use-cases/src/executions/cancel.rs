@@ -4,7 +4,6 @@ use crate::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Caller;
-use noetl_storage::error::DatabaseName;
 
 /// Manner of a cancellation.
 #[derive(Debug)]
@@ -34,22 +33,6 @@ impl CancelledOne {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(&self.outcome, Err(ServiceError::Rejected(rejection)) if rejection.code == RejectionCode::InvalidTransition)
-    }
-
-    /// Returns whether a repeated request may cancel the execution.
-    #[must_use]
-    pub fn is_unfinished(&self) -> bool {
-        self.outcome.as_ref().is_err_and(|error| !error.is_rejection())
-    }
-
-    /// Returns the shard that could not be reached in time, if that is the reason it was not cancelled.
-    #[must_use]
-    pub fn failed_shard(&self) -> Option<ShardIndex> {
-        let error = self.outcome.as_ref().err()?;
-        match error.unavailable().or_else(|| error.timed_out())? {
-            DatabaseName::Shard(shard) => Some(shard),
-            DatabaseName::Cluster => None,
-        }
     }
 }
 

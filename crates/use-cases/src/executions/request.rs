@@ -114,6 +114,7 @@ impl ExecuteRequest {
     /// Returns the hash by which different requests under one dedup key are detected. It is made before the catalog
     /// entry is resolved, so a later version of the entry does not change it. It leaves out the trace, which can differ
     /// when the same message is delivered again.
+    #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         let entry = match &self.entry {
             EntryKey::Path(path) => json!({ "path": path }),

@@ -76,6 +76,7 @@ pub struct EventDraft {
 
 impl EventDraft {
     /// Returns the execution if the event has additional values, which may belong in columns of its table.
+    #[must_use]
     pub fn execution_of_extra(&self) -> Option<Id> {
         let has_extra = self.extra.is_some() || self.trace_component.is_some();
         self.execution_id.as_ref().filter(|_| has_extra)?.parse().ok()
