@@ -1,12 +1,13 @@
 //! Delivers one shard's outbox rows to the broker, as any worker would: claims a batch, publishes it, settles it.
 //!
 //! Delivery is at least once: a row is settled as published when a stream has acknowledged it. The row's id is the
-//! message id. If a relay crashes before it settles a row, the row is published again, and the stream recognises the
-//! duplicate for as long as it remembers ids.
+//! message id. If a relay crashes before it settles a row, the row is published again, and the stream drops the
+//! duplicate if it comes within the stream's dedup window (`DEDUP` in `publisher.rs` for the stream that a relay
+//! creates).
 //!
 //! Rows of one execution are published one after the other, and a refused row holds back the rows after it; executions
-//! don't wait for each other. A refused row waits for its backoff, and is DEAD after its last attempt. While the broker can't be reached, nothing is
-//! claimed. Every replica runs a relay, and no two relays hold the same claim.
+//! don't wait for each other. A refused row waits for its backoff, and is DEAD after its last attempt. While the broker
+//! can't be reached, nothing is claimed. Every replica runs a relay, and no two relays hold the same claim.
 
 mod publisher;
 

@@ -13,8 +13,8 @@
 //! 4. The fields get their types from the schema; `comparisons` bounds the search for fields that can't be merged.
 //! 5. `apollo-compiler` validates the document. The result of these steps is stored (`prepared`). For a document that
 //!    is sent again, only the cost is estimated again, because it depends on the variables.
-//! 6. `variables` checks the values of the variables, which `given` has read for step 3; `merge` builds the operation for the executor, whose own
-//!    validation is not needed.
+//! 6. `variables` checks the values of the variables, which `given` has read for step 3; `merge` builds the operation
+//!    for the executor, whose own validation is not needed.
 
 mod argument_bytes;
 mod argument_path;
