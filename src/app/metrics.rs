@@ -25,7 +25,11 @@ pub const METRICS: [Metric; 74] = [
     Metric::gauge("noetl_database_connections_max", &["database"], "Maximum number of connections of the pool"),
     Metric::gauge("noetl_database_up", &["database"], "Whether the last probe reached the database: 1 or 0"),
     Metric::counter("noetl_dedup_purged_total", &[], "Expired dedup claims that were deleted"),
-    Metric::counter("noetl_dedup_swept_total", &[], "Abandoned dedup claims that a pass of the sweeper found; one that can't be finished counts in each pass"),
+    Metric::counter(
+        "noetl_dedup_swept_total",
+        &[],
+        "Abandoned dedup claims that a pass of the sweeper found; one that can't be finished counts in each pass",
+    ),
     Metric::counter("noetl_duplicate_audits_lost_total", &[], "Audit events of duplicates that were not written"),
     Metric::counter(
         "noetl_event_partitions_blocked_total",
@@ -103,7 +107,11 @@ pub const METRICS: [Metric; 74] = [
         "Executions whose log the fill of the list has not checked, up to 100,000",
     ),
     Metric::counter("noetl_read_model_filled_total", &[], "Executions that were added to the list from their log"),
-    Metric::counter("noetl_registry_swept_total", &[], "Abandoned registrations that a pass of the sweeper found; one that can't be finished counts in each pass"),
+    Metric::counter(
+        "noetl_registry_swept_total",
+        &[],
+        "Abandoned registrations that a pass of the sweeper found; one that can't be finished counts in each pass",
+    ),
     Metric::counter(
         "noetl_retention_executions_purged_total",
         &[],

@@ -29,7 +29,8 @@ const FILL: [&str; 5] = [
             CASE WHEN n < 12 THEN 'FAILED' WHEN n > 59000 THEN 'RUNNING' ELSE 'COMPLETED' END,
             timestamptz '2026-01-01' + n * interval '1 second',
             CASE WHEN n <= 59000 THEN timestamptz '2026-01-01' + (n + n % 600) * interval '1 second' END,
-            CASE WHEN n < 12 THEN 'rare/old' ELSE 'team' || n % 4 || '/flow' || n % 40 END,
+            CASE WHEN n < 12 THEN 'rare/old' WHEN n % 10 = 5 THEN 'wide/flow' || n
+                 ELSE 'team' || n % 4 || '/flow' || n % 40 END,
             CASE WHEN n < 12 THEN 'tiny' WHEN n % 5 = 0 THEN 'acme' ELSE 'default' END,
             CASE WHEN n < 12 THEN 'lab' ELSE 'default' END
      FROM generate_series($1::bigint, $2) AS n",
@@ -90,6 +91,8 @@ fn lists() -> Vec<List> {
                 json!({ "pathPrefix": "team1/" }),
                 json!({ "pathPrefix": "team", "statuses": ["FAILED", "CANCELLED"] }),
                 json!({ "pathPrefix": "none" }),
+                // Of the 6,000 paths, none has such an execution.
+                json!({ "pathPrefix": "wide/", "statuses": ["FAILED"] }),
                 json!({ "idPrefix": execution(7) }),
                 json!({ "idPrefix": &execution(7)[..15] }),
                 json!({ "dedupKey": "none" }),

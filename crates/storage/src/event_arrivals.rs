@@ -47,7 +47,7 @@ pub async fn moment(shard: &Database) -> Result<Moment, StorageError> {
                       ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint) AS "server!"
            FROM pg_control_system()"#,
     );
-    let row = shard.run(row.fetch_one(shard.pool())).await?;
+    let row = shard.run(row.fetch_one(shard.planned_once())).await?;
     Ok(Moment { snapshot: parse(shard, &row.snapshot)?, server: row.server.cast_unsigned() })
 }
 

@@ -322,7 +322,7 @@ pub async fn list(
                         arguments: [columns.names(), within.map(TxSnapshot::to_string)],
                         $($source)*
                     )
-                    .fetch_all(shard.pool()),
+                    .fetch_all(shard.planned_once()),
                 )
                 .await?
         };
@@ -373,7 +373,7 @@ pub async fn count(
                         arguments: [],
                         $($source)*
                     )
-                    .fetch_one(shard.pool()),
+                    .fetch_one(shard.planned_once()),
                 )
                 .await?
         };

@@ -1,7 +1,7 @@
 //! Lists of executions and their counts, from the read model.
 
 use super::error::StorageError;
-use super::execution_sources::{Owners, Parameters, Source, along, along_path, along_tenant_path, id_ranges, select};
+use super::execution_sources::{Owners, Parameters, Source, Window, along, along_window, id_ranges, select};
 use super::executions::{ExecutionRow, stored_names};
 use super::pools::Database;
 use noetl_domain::execution::Status;
@@ -67,7 +67,7 @@ pub async fn of_entries(
 async fn pages(shard: &Database, parameters: Option<Parameters<'_>>) -> Result<Vec<ExecutionRow>, StorageError> {
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
     macro_rules! selected {
-        ($direction:ident, $($source:tt)*) => {
+        ($direction:tt, $($source:tt)*) => {
             shard
                 .run(
                     select!(
@@ -83,28 +83,16 @@ async fn pages(shard: &Database, parameters: Option<Parameters<'_>>) -> Result<V
                         arguments: [],
                         $($source)*
                     )
-                    .fetch_all(shard.pool()),
+                    .fetch_all(shard.planned_once()),
                 )
                 .await
         };
     }
-    macro_rules! near {
-        ($($source:tt)*) => { selected!(near, $($source)*) };
-    }
-    macro_rules! descending {
-        ($($source:tt)*) => { selected!(descending, $($source)*) };
-    }
-    macro_rules! ascending {
-        ($($source:tt)*) => { selected!(ascending, $($source)*) };
-    }
-    if parameters.may_be_near() && parameters.source == Source::TenantPath {
-        along_tenant_path!(near)
-    } else if parameters.may_be_near() {
-        along_path!(near)
-    } else if parameters.range.descending {
-        along!(descending, parameters.source)
-    } else {
-        along!(ascending, parameters.source)
+    match (parameters.window(), parameters.range.descending) {
+        (Some(window), true) => along_window!(selected, descending, window, parameters.source),
+        (Some(window), false) => along_window!(selected, ascending, window, parameters.source),
+        (None, true) => along!(selected, descending, parameters.source),
+        (None, false) => along!(selected, ascending, parameters.source),
     }
 }
 
@@ -121,7 +109,7 @@ pub async fn more_ids_than(shard: &Database, limit: i64, digits: &str) -> Result
         &highs,
         limit,
     );
-    shard.run(more.fetch_one(shard.pool())).await
+    shard.run(more.fetch_one(shard.planned_once())).await
 }
 
 /// Number of executions of a parent or of a catalog entry.
@@ -185,24 +173,27 @@ pub async fn count_of_entries(
 async fn counts(shard: &Database, parameters: Option<Parameters<'_>>) -> Result<Vec<OwnerCount>, StorageError> {
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
     macro_rules! counted {
-        ($($source:tt)*) => {
+        ($direction:tt, $($source:tt)*) => {
             shard
                 .run(
                     select!(
                         query_as!(OwnerCount),
                         parameters,
-                        unordered,
+                        $direction,
                         columns: r#"owner AS "owner!", count(*) AS "count!""#,
                         rest: "GROUP BY owner",
                         arguments: [],
                         $($source)*
                     )
-                    .fetch_all(shard.pool()),
+                    .fetch_all(shard.planned_once()),
                 )
                 .await
         };
     }
-    along!(counted, parameters.source)
+    match parameters.window() {
+        Some(window) => along_window!(counted, unordered, window, parameters.source),
+        None => along!(counted, unordered, parameters.source),
+    }
 }
 
 /// Number of executions with a status, or of executions of a path.
@@ -229,13 +220,13 @@ pub async fn stats(
     let parameters = Parameters::of(scope, filter, Owners::None, PositionRange::newest(limit));
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
     macro_rules! counted {
-        ($($source:tt)*) => {
+        ($direction:tt, $($source:tt)*) => {
             shard
                 .run(
                     select!(
                         query_as!(GroupCount),
                         parameters,
-                        unordered,
+                        $direction,
                         columns: r#"status, path, count AS "count!" FROM (
                             SELECT upper(status) AS status, path, grouping(upper(status)) AS by_path, count(*) AS count,
                                    row_number() OVER (PARTITION BY grouping(upper(status)) ORDER BY count(*) DESC, path) AS place"#,
@@ -243,12 +234,15 @@ pub async fn stats(
                         arguments: [paths],
                         $($source)*
                     )
-                    .fetch_all(shard.pool()),
+                    .fetch_all(shard.planned_once()),
                 )
                 .await
         };
     }
-    along!(counted, parameters.source)
+    match parameters.window() {
+        Some(window) => along_window!(counted, unordered, window, parameters.source),
+        None => along!(counted, unordered, parameters.source),
+    }
 }
 
 /// Child of an execution. Those that have not ended come first, then by id.
@@ -291,7 +285,7 @@ pub async fn child_ids(
         after.execution_id,
         limit,
     );
-    shard.run(rows.fetch_all(shard.pool())).await
+    shard.run(rows.fetch_all(shard.planned_once())).await
 }
 
 /// Returns the parents that the filter does not exclude.

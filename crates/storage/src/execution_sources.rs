@@ -122,11 +122,30 @@ impl<'a> Parameters<'a> {
         })
     }
 
-    /// Returns whether most pages are expected among the newest executions, although the source may have many kinds.
-    pub(super) fn may_be_near(&self) -> bool {
-        let by_path = matches!(self.source, Source::Path | Source::TenantPath);
-        by_path && self.filter.path.is_none() && self.range.descending
+    /// Returns the window that is read before the source, if the source may have many kinds.
+    pub(super) fn window(&self) -> Option<Window> {
+        let of_status = match self.source {
+            Source::Path => Window::Status,
+            Source::TenantPath => Window::TenantStatus,
+            _ => return None,
+        };
+        match (&self.filter.path, &self.filter.statuses) {
+            (Some(_), _) => None,
+            (None, Some(_)) => Some(of_status),
+            (None, None) => Some(Window::Time),
+        }
     }
+}
+
+/// Index along which the first executions of a range are read, before the kinds of a source are searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Window {
+    /// No condition: most pages are expected among the newest executions.
+    Time,
+    /// Status.
+    Status,
+    /// Tenant and status.
+    TenantStatus,
 }
 
 /// Returns the source for a filter without ids, owners and organization.
@@ -176,8 +195,9 @@ impl ExecutionFilter {
 /// Expands to the statement of a source, which is given by the last arguments. It selects `columns` of the executions
 /// that meet the conditions and are in the range, up to the limit for each owner, and ends with `rest`. The parameters 1
 /// to 21 are those of [`Parameters`]; those of `rest` follow. The first argument is the macro of sqlx with its result
-/// type. The direction is `ascending`, `descending`, `unordered`, or `near`: descending, where the newest executions are
-/// read first, and the source only if they do not fill the page.
+/// type. The direction is `ascending`, `descending` or `unordered`, or one of them with a window: `(near descending, …)`.
+/// A window has 1,000 executions from where the page begins. The source is read only if the window neither fills the page
+/// nor is the whole range. The parts of a window are its values, its condition, and the column of its index with the time.
 ///
 /// A source with kinds has the columns of a kind, the condition of the partial index, the first columns of the index, a
 /// kind before the first one, the values of a kind, the condition that the last kind meets, the kinds that meet the
@@ -206,7 +226,7 @@ macro_rules! select {
         )
     };
     (
-        @filters $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $direction:ident, columns: $columns:literal, rest: $rest:literal,
+        @filters $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $direction:tt, columns: $columns:literal, rest: $rest:literal,
         arguments: [$($argument:expr),*],
         kinds: $kinds:literal, index: $index:literal, keys: $keys:literal,
         start: $start:literal, kind: $kind:literal, while: $while:literal,
@@ -237,7 +257,7 @@ macro_rules! select {
         )
     };
     (
-        @filters $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $direction:ident, columns: $columns:literal, rest: $rest:literal,
+        @filters $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $direction:tt, columns: $columns:literal, rest: $rest:literal,
         arguments: [$($argument:expr),*],
         source: $source:literal, rows: $rows:literal, time: $time:literal, ascending: $ascending:literal, descending: $descending:literal $(,)?
     ) => {
@@ -271,28 +291,70 @@ macro_rules! select {
         )
     };
     (
-        @near $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $columns:literal, $rest:literal, $arguments:tt,
+        @unordered $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $columns:literal, $rest:literal, $arguments:tt,
         kinds: $kinds:tt, source: [$source:literal], rows: $rows:tt, ascending: $ascending:tt, descending: $descending:tt
     ) => {
         $crate::execution_sources::select!(
-            @newest $query!($($row)?), $parameters, $columns, $rest, $arguments,
-            before: [
-                "WITH near AS MATERIALIZED (
-                         SELECT execution.* FROM (
-                             SELECT * FROM noetl.execution
-                             WHERE (noetl.list_time(start_time), execution_id) > ($16, $17)
-                               AND (noetl.list_time(start_time), execution_id) < ($18, $19)
-                             ORDER BY noetl.list_time(start_time) DESC, execution_id DESC LIMIT 1000
-                         ) AS execution
-                         WHERE " $filters "
-                         ORDER BY noetl.list_time(start_time) DESC, execution_id DESC LIMIT $21
-                     ) "
-            ],
-            after: " WHERE (SELECT count(*) FROM near) < $21
-                     UNION ALL
-                     SELECT 0 AS owner, near.* FROM near WHERE (SELECT count(*) FROM near) >= $21",
+            @any $query!($($row)?), $parameters, $columns, $rest, $arguments, before: [""], after: "",
+            kinds: $kinds, source: $source, rows: $rows, order: $ascending, merge: ""
+        )
+    };
+    (
+        @(near ascending, $($window:literal),+) $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $columns:literal, $rest:literal, $arguments:tt,
+        kinds: $kinds:tt, source: [$source:literal], rows: $rows:tt, ascending: $ascending:tt, descending: $descending:tt
+    ) => {
+        $crate::execution_sources::select!(
+            @near newest, "", [$($window),+], $filters, $query!($($row)?), $parameters, $columns, $rest, $arguments,
+            kinds: $kinds, source: $source, rows: $rows, order: $ascending,
+            merge: " ORDER BY noetl.list_time(start_time), execution_id"
+        )
+    };
+    (
+        @(near descending, $($window:literal),+) $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $columns:literal, $rest:literal, $arguments:tt,
+        kinds: $kinds:tt, source: [$source:literal], rows: $rows:tt, ascending: $ascending:tt, descending: $descending:tt
+    ) => {
+        $crate::execution_sources::select!(
+            @near newest, " DESC", [$($window),+], $filters, $query!($($row)?), $parameters, $columns, $rest, $arguments,
             kinds: $kinds, source: $source, rows: $rows, order: $descending,
             merge: " ORDER BY noetl.list_time(start_time) DESC, execution_id DESC"
+        )
+    };
+    (
+        @(near unordered, $($window:literal),+) $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $columns:literal, $rest:literal, $arguments:tt,
+        kinds: $kinds:tt, source: [$source:literal], rows: $rows:tt, ascending: $ascending:tt, descending: $descending:tt
+    ) => {
+        $crate::execution_sources::select!(
+            @near any, " DESC", [$($window),+], $filters, $query!($($row)?), $parameters, $columns, $rest, $arguments,
+            kinds: $kinds, source: $source, rows: $rows, order: $ascending, merge: ""
+        )
+    };
+    // The kinds are searched only if the window neither has enough executions nor is the whole range.
+    (
+        @near $pages:ident, $order:literal, [$window:literal, $of:literal, $time:literal], $filters:literal,
+        $query:ident!($($row:ty)?), $parameters:expr, $columns:literal, $rest:literal, $arguments:tt,
+        kinds: $kinds:tt, source: $source:literal, rows: $rows:tt, order: $page:tt, merge: $merge:literal
+    ) => {
+        $crate::execution_sources::select!(
+            @$pages $query!($($row)?), $parameters, $columns, $rest, $arguments,
+            before: [
+                "WITH around AS MATERIALIZED (
+                     SELECT execution.* FROM " $window " CROSS JOIN LATERAL (
+                         SELECT * FROM noetl.execution
+                         WHERE " $of " AND (" $time ", execution_id) > ($16, $17) AND (" $time ", execution_id) < ($18, $19)
+                         ORDER BY " $time $order ", execution_id" $order " LIMIT 1000
+                     ) AS execution
+                     ORDER BY noetl.list_time(start_time)" $order ", execution_id" $order " LIMIT 1000
+                 ), near AS MATERIALIZED (
+                     SELECT * FROM around WHERE " $filters "
+                     ORDER BY noetl.list_time(start_time)" $order ", execution_id" $order " LIMIT $21
+                 ), enough AS MATERIALIZED (
+                     SELECT (SELECT count(*) FROM near) >= $21 OR (SELECT count(*) FROM around) < 1000 AS near
+                 ) "
+            ],
+            after: " WHERE NOT (SELECT near FROM enough)
+                     UNION ALL
+                     SELECT 0 AS owner, near.* FROM near WHERE (SELECT near FROM enough)",
+            kinds: $kinds, source: $source, rows: $rows, order: $page, merge: $merge
         )
     };
     // Only the kinds with the first executions can have executions of the page.
@@ -317,18 +379,18 @@ macro_rules! select {
         )
     };
     (
-        @unordered $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $columns:literal, $rest:literal, [$($argument:expr),*],
-        kinds: [$($kinds:literal)+], source: [$source:literal], rows: [$($rows:literal)+],
-        ascending: [$($order:literal)+], descending: $descending:tt
+        @any $query:ident!($($row:ty)?), $parameters:expr, $columns:literal, $rest:literal, [$($argument:expr),*],
+        before: [$($before:literal)+], after: $after:literal, kinds: [$($kinds:literal)+], source: $source:literal,
+        rows: [$($rows:literal)+], order: [$($order:literal)+], merge: $merge:literal
     ) => {
         $crate::execution_sources::select!(
             @sql $query!($($row)?), $parameters, [$($argument),*],
-            "SELECT " $columns " FROM (
+            $($before)+ "SELECT " $columns " FROM (
                 SELECT owner.id AS owner, execution.* FROM unnest($20::bigint[]) AS owner (id) CROSS JOIN LATERAL ("
             $($kinds)+ "SELECT execution.* FROM " $source " CROSS JOIN LATERAL (
                     SELECT * FROM noetl.execution WHERE " $($rows)+ $($order)+ " LIMIT $21
                 ) AS execution LIMIT $21
-            ) AS execution
+            ) AS execution " $after "
             ) AS execution " $rest
         )
     };
@@ -364,10 +426,11 @@ macro_rules! select {
 
 pub(super) use select;
 
-/// Passes the arguments of [`select`] for [`Source::Path`] to the macro `$statement`.
+/// Passes a direction and the arguments of [`select`] for [`Source::Path`] to the macro `$statement`.
 macro_rules! along_path {
-    ($statement:ident) => {
+    ($statement:ident, $direction:tt) => {
         $statement!(
+            $direction,
             kinds: r#"path COLLATE "C" AS path, upper(status) AS status"#,
             index: "path IS NOT NULL",
             keys: r#"path COLLATE "C", upper(status)"#,
@@ -383,10 +446,11 @@ macro_rules! along_path {
     };
 }
 
-/// Passes the arguments of [`select`] for [`Source::TenantPath`] to the macro `$statement`.
+/// Passes a direction and the arguments of [`select`] for [`Source::TenantPath`] to the macro `$statement`.
 macro_rules! along_tenant_path {
-    ($statement:ident) => {
+    ($statement:ident, $direction:tt) => {
         $statement!(
+            $direction,
             kinds: r#"tenant_id AS tenant, path COLLATE "C" AS path, upper(status) AS status"#,
             index: "tenant_id <> 'default' AND path IS NOT NULL",
             keys: r#"tenant_id, path COLLATE "C", upper(status)"#,
@@ -402,12 +466,45 @@ macro_rules! along_tenant_path {
     };
 }
 
-/// Passes the arguments of [`select`] for a source to the macro `$statement`.
+/// Passes a direction with a window, and the arguments of [`select`] for the source after the window, to the macro
+/// `$statement`.
+macro_rules! along_window {
+    ($statement:ident, $direction:ident, $window:expr, $source:expr) => {
+        match ($window, $source) {
+            (Window::Time, Source::TenantPath) => $crate::execution_sources::along_tenant_path!(
+                $statement,
+                (near $direction, "(VALUES (0)) AS source (n)", "true", "noetl.list_time(start_time)")
+            ),
+            (Window::Time, _) => $crate::execution_sources::along_path!(
+                $statement,
+                (near $direction, "(VALUES (0)) AS source (n)", "true", "noetl.list_time(start_time)")
+            ),
+            (Window::Status, _) => $crate::execution_sources::along_path!(
+                $statement,
+                (
+                    near $direction, "(SELECT DISTINCT unnest($1::text[]) AS status) AS source",
+                    "upper(status) = source.status", "noetl.list_time(start_time, 9)"
+                )
+            ),
+            (Window::TenantStatus, _) => $crate::execution_sources::along_tenant_path!(
+                $statement,
+                (
+                    near $direction, "(SELECT DISTINCT unnest($1::text[]) AS status) AS source",
+                    "tenant_id <> 'default' AND tenant_id = coalesce($6, $7) AND upper(status) = source.status",
+                    "noetl.list_time(start_time, 10)"
+                )
+            ),
+        }
+    };
+}
+
+/// Passes a direction and the arguments of [`select`] for a source to the macro `$statement`.
 macro_rules! along {
-    ($statement:ident, $source:expr) => {
+    ($statement:ident, $direction:tt, $source:expr) => {
         match $source {
-            Source::Path => $crate::execution_sources::along_path!($statement),
+            Source::Path => $crate::execution_sources::along_path!($statement, $direction),
             Source::Parent => $statement!(
+                $direction,
                 kinds: "parent_execution_id AS parent, tenant_id AS tenant, upper(status) AS status",
                 index: "parent_execution_id IS NOT NULL",
                 keys: "parent_execution_id, tenant_id, upper(status)",
@@ -421,6 +518,7 @@ macro_rules! along {
                 below: "$18, $19",
             ),
             Source::Entry => $statement!(
+                $direction,
                 kinds: "catalog_id AS entry, upper(status) AS status",
                 index: "true",
                 keys: "catalog_id, upper(status)",
@@ -434,6 +532,7 @@ macro_rules! along {
                 below: "$18, $19",
             ),
             Source::TenantEntry => $statement!(
+                $direction,
                 kinds: "tenant_id AS tenant, catalog_id AS entry, upper(status) AS status",
                 index: "tenant_id <> 'default'",
                 keys: "tenant_id, catalog_id, upper(status)",
@@ -447,6 +546,7 @@ macro_rules! along {
                 below: "$18, $19",
             ),
             Source::Organization => $statement!(
+                $direction,
                 kinds: "organization_id AS organization, tenant_id AS tenant, upper(status) AS status",
                 index: "organization_id <> 'default'",
                 keys: "organization_id, tenant_id, upper(status)",
@@ -459,8 +559,9 @@ macro_rules! along {
                 above: "$16, $17",
                 below: "$18, $19",
             ),
-            Source::TenantPath => $crate::execution_sources::along_tenant_path!($statement),
+            Source::TenantPath => $crate::execution_sources::along_tenant_path!($statement, $direction),
             Source::Ended => $statement!(
+                $direction,
                 kinds: "upper(status) AS status, noetl.duration_class(start_time, end_time) AS class",
                 index: "end_time IS NOT NULL",
                 keys: "upper(status), noetl.duration_class(start_time, end_time)",
@@ -482,6 +583,7 @@ macro_rules! along {
                 below: "source.below, source.below_id",
             ),
             Source::TenantEnded => $statement!(
+                $direction,
                 kinds: "tenant_id AS tenant, upper(status) AS status, noetl.duration_class(start_time, end_time) AS class",
                 index: "tenant_id <> 'default' AND end_time IS NOT NULL",
                 keys: "tenant_id, upper(status), noetl.duration_class(start_time, end_time)",
@@ -503,6 +605,7 @@ macro_rules! along {
                 below: "source.below, source.below_id",
             ),
             Source::TenantStatus => $statement!(
+                $direction,
                 kinds: "tenant_id AS tenant, upper(status) AS status",
                 index: "tenant_id <> 'default'",
                 keys: "tenant_id, upper(status)",
@@ -517,6 +620,7 @@ macro_rules! along {
             ),
             // The statuses are the kinds.
             Source::Status => $statement!(
+                $direction,
                 source: "(SELECT DISTINCT unnest($1::text[]) AS status) AS source",
                 rows: "upper(status) = source.status",
                 time: "noetl.list_time(start_time, 9)",
@@ -524,6 +628,7 @@ macro_rules! along {
                 descending: " ORDER BY noetl.list_time(start_time, 9) DESC, execution_id DESC",
             ),
             Source::Time => $statement!(
+                $direction,
                 source: "(VALUES (0)) AS source (n)",
                 rows: "true",
                 time: "noetl.list_time(start_time)",
@@ -531,6 +636,7 @@ macro_rules! along {
                 descending: " ORDER BY noetl.list_time(start_time) DESC, execution_id DESC",
             ),
             Source::Ids => $statement!(
+                $direction,
                 source: "(SELECT DISTINCT unnest($13::bigint[]) AS id) AS source",
                 rows: "execution_id = source.id",
                 time: "noetl.list_time(start_time)",
@@ -539,6 +645,7 @@ macro_rules! along {
             ),
             // No index has the order, so all rows of the ranges are sorted. The service limits their number.
             Source::IdRanges => $statement!(
+                $direction,
                 source: "unnest($14::bigint[], $15::bigint[]) AS source (low, high)",
                 rows: "execution_id >= source.low AND execution_id <= source.high",
                 time: "noetl.list_time(start_time, 11)",
@@ -549,4 +656,4 @@ macro_rules! along {
     };
 }
 
-pub(super) use {along, along_path, along_tenant_path};
+pub(super) use {along, along_path, along_tenant_path, along_window};

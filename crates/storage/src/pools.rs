@@ -111,6 +111,12 @@ impl Database {
         self.pool.planned(if rows <= FEW_ROWS { Planning::Once } else { Planning::ForValues })
     }
 
+    /// Returns the pool for a statement whose plan depends on none of its parameters. It is planned once for each
+    /// connection.
+    pub(super) fn planned_once(&self) -> Planned<'_> {
+        self.pool.planned(Planning::Once)
+    }
+
     /// Returns the pool for a statement whose best index depends on its parameters.
     pub(super) fn planned_each_time(&self) -> Planned<'_> {
         self.pool.planned(Planning::ForValues)

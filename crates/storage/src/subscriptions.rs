@@ -252,7 +252,7 @@ pub async fn list(
     macro_rules! run {
         ($with:literal, $source:literal, $order:literal) => {
             shard
-                .run(listed!(filter, scope, range, states, ids, $with, $source, $order).fetch_all(shard.pool()))
+                .run(listed!(filter, scope, range, states, ids, $with, $source, $order).fetch_all(shard.planned_once()))
                 .await?
         };
     }
@@ -340,7 +340,7 @@ pub async fn count(
         filter.tenant_id,
         filter.organization_id,
     );
-    shard.run(count.fetch_one(shard.pool())).await
+    shard.run(count.fetch_one(shard.planned_once())).await
 }
 
 impl LockedLog<'_> {

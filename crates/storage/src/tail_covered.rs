@@ -25,7 +25,7 @@ pub struct Covered {
 pub async fn read(shard: &Database) -> Result<Option<Covered>, StorageError> {
     let cursor =
         sqlx::query!(r#"SELECT feed_id, feed_epoch, last_sequence, done::text AS "done!" FROM noetl.tail_cursor"#);
-    let Some(row) = shard.run(cursor.fetch_optional(shard.pool())).await? else { return Ok(None) };
+    let Some(row) = shard.run(cursor.fetch_optional(shard.planned_once())).await? else { return Ok(None) };
     Ok(Some(Covered {
         feed: FeedId::new(row.feed_id.as_u128()),
         epoch: row.feed_epoch,

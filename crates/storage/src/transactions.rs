@@ -20,5 +20,5 @@ pub async fn prepared(shard: &Database) -> Result<Prepared, StorageError> {
         r#"SELECT count(*) AS "count!", extract(epoch FROM now() - min(prepared))::float8 AS oldest_seconds
            FROM pg_prepared_xacts WHERE database = current_database()"#,
     );
-    shard.run(query.fetch_one(shard.pool())).await
+    shard.run(query.fetch_one(shard.planned_once())).await
 }

@@ -118,7 +118,7 @@ pub async fn list(
                 &kinds.known,
                 filter.text,
             )
-            .fetch_all(cluster.pool())
+            .fetch_all(cluster.planned_once())
         };
     }
     macro_rules! directed {
@@ -170,7 +170,7 @@ pub async fn count(cluster: &Database, filter: &CatalogFilter, limit: i64) -> Re
                 above.0,
                 below,
             )
-            .fetch_one(cluster.pool())
+            .fetch_one(cluster.planned_once())
         };
     }
     if below.is_some() {
@@ -218,7 +218,7 @@ pub async fn versions(
                 page.before,
                 page.rows_to_read(),
             )
-            .fetch_all(cluster.pool())
+            .fetch_all(cluster.planned_once())
         };
     }
     if page.backwards { cluster.run(listed!("version")).await } else { cluster.run(listed!("version DESC")).await }
@@ -255,7 +255,7 @@ pub async fn count_versions(
         paths,
         limit,
     );
-    cluster.run(counts.fetch_all(cluster.pool())).await
+    cluster.run(counts.fetch_all(cluster.planned_once())).await
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ pub async fn claim(
     let work = async {
         let mut claim = *claim;
         while claim.limit > 0 {
-            let mut tx = shard.pool().begin().await?;
+            let mut tx = shard.planned_for(usize::try_from(claim.limit).unwrap_or_default()).begin().await?;
             let held = hold(&mut tx, scope, &claim, from).await?;
             if held.executions.is_empty() && held.loose.is_empty() {
                 break;

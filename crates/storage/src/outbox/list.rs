@@ -162,7 +162,7 @@ pub async fn list(
                 tenant_id.as_deref(),
                 organization_id.as_deref(),
             )
-            .fetch_all(shard.pool())
+            .fetch_all(shard.planned_once())
         };
     }
     macro_rules! directed {
@@ -284,7 +284,7 @@ pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit
                 tenant_id.as_deref(),
                 organization_id.as_deref(),
             )
-            .fetch_one(shard.pool())
+            .fetch_one(shard.planned_once())
         };
     }
     macro_rules! at_once {

@@ -63,7 +63,7 @@ pub async fn probe(shard: &Database, from: &LowWatermarks) -> Result<Probe, Stor
         from.lease,
         f64::from(DEFAULT_LEASE_SECONDS),
     );
-    let row = shard.run(row.fetch_one(shard.pool())).await?;
+    let row = shard.run(row.fetch_one(shard.planned_once())).await?;
     let first = |found: Option<DateTime<Utc>>| found.unwrap_or(row.settled);
     Ok(Probe {
         open: row.others || row.pending.is_some() || row.failed.is_some() || row.lease.is_some(),
@@ -108,7 +108,7 @@ pub async fn backlog(shard: &Database, scope: &Scope, from: &LowWatermarks) -> R
         MAX_COUNT,
         scope.tenant(),
     );
-    shard.run(row.fetch_one(shard.pool())).await
+    shard.run(row.fetch_one(shard.planned_once())).await
 }
 
 /// Numbers of rows with subjects of one form, up to [`MAX_COUNT`] rows of each stored status over all subjects.
@@ -163,7 +163,7 @@ pub async fn subjects(shard: &Database, scope: &Scope, limit: i64) -> Result<Vec
         f64::from(DEFAULT_LEASE_SECONDS),
         limit,
     );
-    shard.run(rows.fetch_all(shard.pool())).await
+    shard.run(rows.fetch_all(shard.planned_once())).await
 }
 
 /// Counts the rows in the scope that are in flight, the FAILED rows and the DEAD rows.
@@ -186,5 +186,5 @@ pub async fn counts(shard: &Database, scope: &Scope) -> Result<StatusCounts, Sto
         MAX_COUNT,
         scope.tenant(),
     );
-    shard.run(row.fetch_one(shard.pool())).await
+    shard.run(row.fetch_one(shard.planned_once())).await
 }
