@@ -23,7 +23,8 @@ use super::tail_row::CursorRow;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::{ShardIndex, ShardMap};
 
-/// Time after which an operation fails. It is below 5 s, the time within which a mutation responds.
+/// Time after which an operation fails. It is below 5 s, the time within which a mutation responds. Other times depend on
+/// it: docs/times.md.
 const OPERATION_DEADLINE: Duration = Duration::from_secs(4);
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 /// Time after which the renewal of a lease fails. It is short, so that a renewal over a lost connection is repeated over
