@@ -3,14 +3,12 @@
 //! numbers of rows that it read.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::plans::{PlanLog, deployment_with_plans};
 use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
-use noetl_testkit::{Deployment, NOT_DURABLE, Server, TokenFile, eventually, own_postgres};
+use noetl_testkit::{Deployment, Server, TokenFile, eventually};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -230,37 +228,6 @@ fn every_condition_of_the_filters_has_a_case() {
     }
 }
 
-/// The log of a PostgreSQL server.
-struct Log {
-    file: File,
-    /// Beginning of an entry of another session that the server was writing during the last call.
-    rest: String,
-}
-
-impl Log {
-    fn open(path: &Path) -> Self {
-        Self { file: File::open(path).unwrap(), rest: String::new() }
-    }
-
-    /// Returns the plans of statements that were logged since the last call. A plan follows its line with a tab.
-    fn plans(&mut self) -> Vec<Value> {
-        const BEGINNING: &str = "  plan:\n";
-        let mut text = std::mem::take(&mut self.rest);
-        self.file.read_to_string(&mut text).unwrap();
-        let mut plans = Vec::new();
-        let mut entries = text.split(BEGINNING).skip(1).peekable();
-        while let Some(entry) = entries.next() {
-            let body = entry.lines().map_while(|line| line.strip_prefix('\t')).collect::<Vec<_>>().join("\n");
-            match serde_json::from_str(&body) {
-                Ok(plan) => plans.push(plan),
-                Err(error) if error.is_eof() && entries.peek().is_none() => self.rest = format!("{BEGINNING}{entry}"),
-                Err(error) => panic!("{error}: {body}"),
-            }
-        }
-        plans
-    }
-}
-
 /// Texts that only the statements of lists and of their counts have.
 const OF_LISTS: [&str; 5] = [
     "noetl.list_time(",
@@ -288,7 +255,7 @@ fn rows_read(node: &Value) -> f64 {
 
 struct Setup {
     deployment: Deployment,
-    log: Log,
+    log: PlanLog,
     tokens: TokenFile,
     database: PgConnection,
 }
@@ -361,23 +328,8 @@ impl Setup {
 
 #[tokio::test]
 async fn every_filter_reads_few_rows_along_an_index_whatever_the_statistics_are() {
-    let (mut deployment, (folder, server)) = tokio::join!(
-        Deployment::unmigrated(0),
-        own_postgres(&[
-            NOT_DURABLE,
-            ("autovacuum", "off"),
-            ("shared_preload_libraries", "auto_explain"),
-            ("auto_explain.log_min_duration", "0"),
-            ("auto_explain.log_analyze", "on"),
-            ("auto_explain.log_timing", "off"),
-            ("auto_explain.log_format", "json"),
-        ])
-    );
-    deployment.cluster_dsn = server.dsn("own");
-    deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), deployment.cluster_dsn.clone()));
-    deployment.migrate().await;
+    let (deployment, log, _server) = deployment_with_plans().await;
     let database = deployment.cluster().await;
-    let log = Log::open(&folder.path().join("postgres/log"));
     let mut setup = Setup { deployment, log, tokens: TokenFile::new(), database };
     run(&mut setup.database, "SET auto_explain.log_min_duration = -1").await;
     setup.fill(1, FEW).await;

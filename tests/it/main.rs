@@ -85,6 +85,7 @@ mod outbox_lists;
 mod outbox_settle;
 mod outbox_workers;
 mod oversize_events;
+mod partitions_opened;
 mod past_states;
 mod plain_lists;
 mod project_documents;

@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::error::StorageError;
+use super::id_span::IdSpan;
 use super::pools::Database;
 use noetl_domain::event::{Event, EventKey};
 use noetl_domain::event_list::LogFilter;
@@ -132,6 +133,8 @@ pub async fn by_keys(
     keys: &[EventKey],
     columns: &LargeColumns,
 ) -> Result<Vec<Event<Text>>, StorageError> {
+    let executions: Vec<i64> = keys.iter().map(|key| key.execution_id).collect();
+    let span = IdSpan::of(&executions);
     let rows = sqlx::query_as!(
         EventRow,
         r#"SELECT execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
@@ -148,14 +151,16 @@ pub async fn by_keys(
                CROSS JOIN LATERAL (
                    SELECT * FROM noetl.event
                    WHERE execution_id = key.execution_id AND event_id = key.event_id
-                     AND ($3::text IS NULL OR tenant_id = $3)
+                     AND execution_id >= $5 AND execution_id <= $6 AND ($3::text IS NULL OR tenant_id = $3)
                    OFFSET 0
                ) AS event
            ) AS found"#,
-        &keys.iter().map(|key| key.execution_id).collect::<Vec<_>>(),
+        &executions,
         &keys.iter().map(|key| key.event_id).collect::<Vec<_>>(),
         scope.tenant(),
         columns.names(),
+        span.first,
+        span.last,
     );
     let rows = shard.run(rows.fetch_all(shard.planned_for(keys.len()))).await?;
     Ok(rows.into_iter().map(Event::from).collect())
@@ -239,6 +244,7 @@ pub async fn list(
     within: Option<&TxSnapshot>,
 ) -> Result<Vec<Event<Text>>, StorageError> {
     let (executions, type_patterns) = (wanted_logs(executions, filter), filter.event.type_patterns());
+    let span = IdSpan::of(&executions);
     // Only times decide whether a log is read along the index on its ids.
     let has_times = filter.created_after.is_some() || filter.created_before.is_some();
     let pool = if has_times { shard.planned_each_time() } else { shard.planned_for(executions.len()) };
@@ -263,7 +269,8 @@ pub async fn list(
                        SELECT page.* FROM unnest($11::bigint[]) AS log (id)
                        CROSS JOIN LATERAL (
                            SELECT * FROM noetl.event
-                           WHERE execution_id = log.id AND event_id > $12 AND ($13::bigint IS NULL OR event_id < $13)
+                           WHERE execution_id = log.id AND execution_id >= $17 AND execution_id <= $18
+                             AND event_id > $12 AND ($13::bigint IS NULL OR event_id < $13)
                              AND ($16::text IS NULL OR pg_visible_in_snapshot(tx_id, $16::text::pg_snapshot)) AND "#,
                 $after,
                 &executions,
@@ -272,6 +279,8 @@ pub async fn list(
                 range.limit,
                 columns.names(),
                 within.map(TxSnapshot::to_string),
+                span.first,
+                span.last,
             )
             .fetch_all(pool)
         };
@@ -378,6 +387,7 @@ impl FirstEvent {
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
 )]
 pub async fn heads(shard: &Database, scope: &Scope, executions: &[i64]) -> Result<Vec<FirstEvent>, StorageError> {
+    let span = IdSpan::of(executions);
     let rows = sqlx::query_as!(
         FirstEvent,
         r#"SELECT * FROM (
@@ -387,12 +397,14 @@ pub async fn heads(shard: &Database, scope: &Scope, executions: &[i64]) -> Resul
                       CASE WHEN meta ->> 'rerun_of' ~ '^\d{1,18}$' THEN (meta ->> 'rerun_of')::bigint END AS rerun_of,
                       tenant_id, organization_id
                FROM noetl.event
-               WHERE execution_id = ANY($1) AND event_type IN (
+               WHERE execution_id = ANY($1) AND execution_id >= $3 AND execution_id <= $4 AND event_type IN (
                    'subscription.registered', 'playbook_started', 'playbook.initialized')
                ORDER BY execution_id, event_id
            ) AS head WHERE $2::text IS NULL OR tenant_id = $2"#,
         executions,
         scope.tenant(),
+        span.first,
+        span.last,
     );
     shard.run(rows.fetch_all(shard.planned_for(executions.len()))).await
 }
@@ -404,15 +416,19 @@ pub async fn heads(shard: &Database, scope: &Scope, executions: &[i64]) -> Resul
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
 )]
 pub async fn workloads(shard: &Database, scope: &Scope, executions: &[i64]) -> Result<Vec<(i64, Text)>, StorageError> {
+    let span = IdSpan::of(executions);
     let rows = sqlx::query!(
         r#"SELECT DISTINCT ON (execution_id) execution_id, coalesce(context -> 'workload', context -> 'result' -> 'workload', meta -> 'inline_workload')::text
                       AS "workload: Text"
            FROM noetl.event
-           WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2) AND event_type IN (
+           WHERE execution_id = ANY($1) AND execution_id >= $3 AND execution_id <= $4
+             AND ($2::text IS NULL OR tenant_id = $2) AND event_type IN (
                'subscription.registered', 'playbook_started', 'playbook.initialized')
            ORDER BY execution_id, event_id"#,
         executions,
         scope.tenant(),
+        span.first,
+        span.last,
     );
     let rows = shard.run(rows.fetch_all(shard.planned_for(executions.len()))).await?;
     Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.workload?))).collect())
@@ -430,6 +446,7 @@ pub async fn ends(
     executions: &[i64],
     reasons: bool,
 ) -> Result<Vec<Event>, StorageError> {
+    let span = IdSpan::of(executions);
     let rows = sqlx::query!(
         r#"SELECT DISTINCT ON (execution_id) execution_id, event_id, catalog_id,
                   greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
@@ -443,13 +460,16 @@ pub async fn ends(
                   END AS "result: Text",
                   CASE WHEN $2 THEN jsonb_build_object('error', meta -> 'error')::text END AS "meta: Text"
            FROM noetl.event
-           WHERE execution_id = ANY($1) AND ($3::text IS NULL OR tenant_id = $3) AND event_type IN (
+           WHERE execution_id = ANY($1) AND execution_id >= $4 AND execution_id <= $5
+             AND ($3::text IS NULL OR tenant_id = $3) AND event_type IN (
                'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
                'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
            ORDER BY execution_id, event_id DESC"#,
         executions,
         reasons,
         scope.tenant(),
+        span.first,
+        span.last,
     );
     let rows = shard.run(rows.fetch_all(shard.planned_for(executions.len()))).await?;
     Ok(rows

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::error::StorageError;
+use super::id_span::IdSpan;
 use super::log::LockedLog;
 use super::pools::Database;
 use super::snapshots::Projected;
@@ -199,6 +200,7 @@ impl CurrentRow {
     fields(database = %shard.name(), count = ids.len(), first = ids.first())
 )]
 pub async fn current(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<CurrentRow>, StorageError> {
+    let span = IdSpan::of(ids);
     let rows = sqlx::query!(
         r#"SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
@@ -209,6 +211,7 @@ pub async fn current(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec
                SELECT event_type, greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS at
                FROM noetl.event
                WHERE event.execution_id = execution.execution_id AND upper(execution.status) <> ALL($3)
+                 AND event.execution_id >= $4 AND event.execution_id <= $5
                  AND ($2::text IS NULL OR event.tenant_id = $2) AND event_type IN (
                    'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
                    'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
@@ -218,6 +221,8 @@ pub async fn current(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec
         ids,
         scope.tenant(),
         &stored_names(&[Status::Completed, Status::Failed, Status::Cancelled]),
+        span.first,
+        span.last,
     );
     let rows = shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await?;
     let current = rows.into_iter().map(|row| CurrentRow {
@@ -266,14 +271,18 @@ pub async fn errors(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
     fields(database = %shard.name(), count = ids.len(), first = ids.first())
 )]
 pub async fn results(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<(i64, Text)>, StorageError> {
+    let span = IdSpan::of(ids);
     let rows = sqlx::query!(
         r#"SELECT DISTINCT ON (execution_id) execution_id, result::text AS "result: Text" FROM noetl.event
-           WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2) AND event_type IN (
+           WHERE execution_id = ANY($1) AND execution_id >= $3 AND execution_id <= $4
+             AND ($2::text IS NULL OR tenant_id = $2) AND event_type IN (
                'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
                'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
            ORDER BY execution_id, event_id DESC"#,
         ids,
         scope.tenant(),
+        span.first,
+        span.last,
     );
     let rows = shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await?;
     Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.result?))).collect())

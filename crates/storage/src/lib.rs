@@ -24,6 +24,7 @@ mod execution_filter;
 pub mod execution_lists;
 mod execution_sources;
 pub mod executions;
+mod id_span;
 pub mod indexes;
 pub mod ingest;
 pub mod ingest_conflicts;

@@ -21,6 +21,7 @@ pub mod levels;
 mod live;
 pub mod messages;
 pub mod outbox;
+pub mod plans;
 mod postgres;
 pub mod projections;
 pub mod proxy;

@@ -21,7 +21,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::{self, AckKind, Message};
-use futures::{StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -178,7 +178,25 @@ impl Projector {
         while let Some(batch) = batches.next().await {
             let (next, is_full) = (Instant::now() + MIN_BATCH_INTERVAL, batch.len() == BATCH);
             receipts.begin(batch.len());
-            self.project(batch.into_iter().collect::<Result<_, _>>()?).await?;
+            let mut kept = self.project(batch.into_iter().collect::<Result<_, _>>()?).await?;
+            let mut extended = Instant::now();
+            while !kept.is_empty() {
+                sleep(RETRY).await;
+                // Messages that arrive meanwhile are kept too. Else the broker would deliver them again.
+                if kept.len() < BATCH
+                    && let Some(Some(batch)) = batches.next().now_or_never()
+                {
+                    receipts.begin(batch.len());
+                    kept.extend(batch.into_iter().collect::<Result<Vec<_>, _>>()?);
+                }
+                if extended.elapsed() > ACK_WAIT / 3 {
+                    extended = Instant::now();
+                    for one in &kept {
+                        one.acker.ack_with(AckKind::Progress).await?;
+                    }
+                }
+                kept = self.project(kept).await?;
+            }
             receipts.end();
             if !is_full {
                 sleep_until(next).await;
@@ -187,39 +205,29 @@ impl Projector {
         Ok(())
     }
 
-    /// Advances the executions of a batch, and acknowledges its messages.
-    async fn project(&self, mut notifications: Vec<Notification>) -> Result<(), BoxError> {
+    /// Advances the executions of messages, and acknowledges the messages. Returns those that are kept, because a database
+    /// is unavailable.
+    async fn project(&self, notifications: Vec<Notification>) -> Result<Vec<Notification>, BoxError> {
         if let Some(last) = notifications.last() {
             let shard = self.shard.to_string();
             #[expect(clippy::cast_precision_loss, reason = "a gauge")]
             metrics::gauge!("noetl_projector_pending_messages", "shard" => shard).set(last.pending as f64);
         }
-        let mut extended = Instant::now();
-        loop {
-            let ids: BTreeSet<Id> = notifications.iter().filter_map(|one| one.execution).collect();
-            crash_point::reach("projector.taken");
-            let advances = self.projections.advance(ids, &Scope::Unrestricted).await;
-            crash_point::reach("projector.advanced");
-            let mut kept = Vec::new();
-            for one in notifications {
-                match one.acknowledgement(&advances) {
-                    Some(kind) => one.acker.ack_with(kind).await?,
-                    None => kept.push(one),
-                }
+        let ids: BTreeSet<Id> = notifications.iter().filter_map(|one| one.execution).collect();
+        crash_point::reach("projector.taken");
+        let advances = self.projections.advance(ids, &Scope::Unrestricted).await;
+        crash_point::reach("projector.advanced");
+        let mut kept = Vec::new();
+        for one in notifications {
+            match one.acknowledgement(&advances) {
+                Some(kind) => one.acker.ack_with(kind).await?,
+                None => kept.push(one),
             }
-            if kept.is_empty() {
-                return Ok(());
-            }
+        }
+        if !kept.is_empty() {
             metrics::counter!("noetl_projector_deferred_messages_total").increment(kept.len() as u64);
             tracing::debug!(shard = self.shard, messages = kept.len(), "a database is unavailable; tries again");
-            sleep(RETRY).await;
-            if extended.elapsed() > ACK_WAIT / 3 {
-                extended = Instant::now();
-                for one in &kept {
-                    one.acker.ack_with(AckKind::Progress).await?;
-                }
-            }
-            notifications = kept;
         }
+        Ok(kept)
     }
 }

@@ -13,6 +13,7 @@ use super::rows::readable;
 use crate::budget::{Budget, Exceeded, uncharged};
 use crate::connections::Transaction;
 use crate::error::StorageError;
+use crate::id_span::IdSpan;
 use crate::pools::Database;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
@@ -75,6 +76,7 @@ async fn read_results(
     budget: Option<&Budget>,
 ) -> sqlx::Result<Result<Vec<LoopResults>, Exceeded>> {
     let ids: Vec<i64> = loops.iter().map(|one| one.projected.execution_id.get()).collect();
+    let span = IdSpan::of(&ids);
     let steps: Vec<String> = loops.iter().map(|one| one.step.to_owned()).collect();
     let moments: Vec<String> = loops.iter().map(|one| one.projected.as_of.clone()).collect();
     let (last, latest): (Vec<i64>, Vec<Option<DateTime<Utc>>>) =
@@ -91,7 +93,8 @@ async fn read_results(
                 WITH ORDINALITY AS wanted (execution_id, step, as_of, last, latest, place)
            CROSS JOIN LATERAL (
                SELECT * FROM noetl.event
-               WHERE execution_id = wanted.execution_id AND event_id <= wanted.last
+               WHERE execution_id = wanted.execution_id AND execution_id >= $7 AND execution_id <= $8
+                 AND event_id <= wanted.last
                  AND coalesce(node_name, node_id) = wanted.step AND event_type = ANY($6)
                  AND (wanted.latest IS NULL OR created_at <= wanted.latest AT TIME ZONE 'UTC')
                  AND (pg_visible_in_snapshot(tx_id, wanted.as_of::pg_snapshot)
@@ -104,6 +107,8 @@ async fn read_results(
         &last,
         &latest as &[Option<DateTime<Utc>>],
         &types,
+        span.first,
+        span.last,
     )
     .fetch(&mut **tx);
     while let Some(row) = rows.try_next().await? {

@@ -6,6 +6,7 @@ use serde_json::Value;
 use sqlx::{Executor, Postgres};
 
 use super::AGGREGATE;
+use crate::id_span::IdSpan;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::SHAPE;
@@ -59,15 +60,15 @@ pub(super) enum StateRow {
 }
 
 /// Expands to a statement that returns the events that the transaction snapshot `as_of` of each log in the relation `base`
-/// does not see. Its parameters 3 to 6 are the types whose JSON is read, the last event id, the latest time, and the
-/// maximum number of events of a log.
+/// does not see. Its parameters 3 to 8 are the types whose JSON is read, the last event id, the latest time, the maximum
+/// number of events of a log, and the span of the logs.
 ///
 /// The statement uses ranges in place of equalities, because the planner expects few rows from a range. Where one log, or
 /// one transaction, makes up most of the table, the planner would not use the index on a log's transactions for an
 /// equality, and would read the whole log for a few events. It does not sort, because the fold does not depend on the
 /// order.
 macro_rules! unseen {
-    ($row:ty, $before:literal, [$($first:expr),*], $last:expr, $latest:expr, $most:expr $(, $argument:expr)* $(,)?) => {
+    ($row:ty, $before:literal, [$($first:expr),*], $last:expr, $latest:expr, $most:expr, $span:expr $(, $argument:expr)* $(,)?) => {
         sqlx::query_as!(
             $row,
             $before
@@ -83,12 +84,14 @@ macro_rules! unseen {
                   SELECT * FROM (
                       SELECT * FROM noetl.event
                       WHERE execution_id >= base.id AND execution_id <= base.id
+                        AND execution_id >= $7 AND execution_id <= $8
                         AND tx_id >= pg_snapshot_xmax(base.as_of::pg_snapshot)
                       UNION ALL
                       SELECT event.* FROM pg_snapshot_xip(base.as_of::pg_snapshot) AS late
                       CROSS JOIN LATERAL (
                           SELECT * FROM noetl.event
-                          WHERE execution_id = base.id AND tx_id >= late AND tx_id <= late OFFSET 0
+                          WHERE execution_id = base.id AND execution_id >= $7 AND execution_id <= $8
+                            AND tx_id >= late AND tx_id <= late OFFSET 0
                       ) AS event
                   ) AS event
                   WHERE event_id <= $4 AND ($5::timestamptz IS NULL OR created_at <= $5 AT TIME ZONE 'UTC')
@@ -99,6 +102,8 @@ macro_rules! unseen {
             $last,
             $latest as Option<DateTime<Utc>>,
             $most as Option<i64>,
+            $span.first,
+            $span.last,
             $($argument,)*
         )
     };
@@ -119,6 +124,7 @@ pub(super) fn unseen<'e>(
         last.get(),
         latest,
         None,
+        IdSpan::of(ids),
     );
     statement.fetch(executor)
 }
@@ -182,7 +188,21 @@ pub(super) fn starts<'e>(
              FROM unnest($1::bigint[]) AS log (id)
              LEFT JOIN noetl.execution AS listed
                ON listed.execution_id = log.id AND (listed.tenant_id, listed.organization_id) <> ('default', 'default')
-             LEFT JOIN LATERAL noetl.log_owner(CASE WHEN listed.execution_id IS NULL THEN log.id END) AS first ON true
+             -- As noetl.log_owner, within the span.
+             LEFT JOIN LATERAL (
+                 SELECT owner.tenant_id, owner.organization_id FROM (
+                     (SELECT tenant_id, organization_id FROM noetl.event
+                      WHERE execution_id = log.id AND listed.execution_id IS NULL
+                        AND execution_id >= $7 AND execution_id <= $8
+                        AND event_type IN ('subscription.registered', 'playbook_started', 'playbook.initialized')
+                      ORDER BY event_id LIMIT 1)
+                     UNION ALL
+                     (SELECT tenant_id, organization_id FROM noetl.event
+                      WHERE execution_id = log.id AND listed.execution_id IS NULL
+                        AND execution_id >= $7 AND execution_id <= $8
+                      ORDER BY event_id LIMIT 1)
+                 ) AS owner LIMIT 1
+             ) AS first ON true
              CROSS JOIN LATERAL (
                  SELECT coalesce(listed.tenant_id, first.tenant_id, 'default') AS tenant_id,
                         coalesce(listed.organization_id, first.organization_id, 'default') AS organization_id
@@ -192,10 +212,10 @@ pub(super) fn starts<'e>(
                  WHERE tenant_id = owner.tenant_id AND organization_id = owner.organization_id
                    AND aggregate_type = $2 AND aggregate_id = log.id::text OFFSET 0
              ) AS stored ON true
-             WHERE $7::text IS NULL OR owner.tenant_id = $7
+             WHERE $9::text IS NULL OR owner.tenant_id = $9
          ), base AS (
              SELECT start.id,
-                    CASE WHEN start.schema = $8 AND start.system = system.id THEN start.as_of ELSE $9 END AS as_of
+                    CASE WHEN start.schema = $10 AND start.system = system.id THEN start.as_of ELSE $11 END AS as_of
              FROM start CROSS JOIN system
          )
          SELECT start.id AS "id!", tenant_id, organization_id, version, snapshot::text AS snapshot, checksum, schema,
@@ -211,6 +231,7 @@ pub(super) fn starts<'e>(
         i64::MAX,
         None,
         Some(most),
+        IdSpan::of(ids),
         scope.tenant(),
         SHAPE,
         beginning,

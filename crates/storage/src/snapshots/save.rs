@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{AGGREGATE, Projected};
 use crate::connections::Transaction;
 use crate::error::StorageError;
+use crate::id_span::IdSpan;
 use crate::pools::Database;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::{Projection, SHAPE, Watermark, checksum};
@@ -107,6 +108,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
             &rows.iter().map(|$row| $value).collect::<Vec<_>>()
         };
     }
+    let span = IdSpan::of(column!(row => row.id));
     let insert = sqlx::query!(
         "WITH input AS (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::jsonb[], $4::text[], $5::bigint[], $6::text[],
@@ -125,7 +127,8 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
              FROM input LEFT JOIN LATERAL (
                  -- As NoETL stores it: the meta of the event that started the execution, with its pool and trace.
                  SELECT jsonb_build_object('routing_meta', meta) AS meta FROM noetl.event
-                 WHERE execution_id = input.id AND event_type IN ('playbook_started', 'playbook.initialized')
+                 WHERE execution_id = input.id AND execution_id >= $22 AND execution_id <= $23
+                   AND event_type IN ('playbook_started', 'playbook.initialized')
                    AND meta IS NOT NULL
                  ORDER BY event_id LIMIT 1
              ) AS routing ON true
@@ -191,6 +194,8 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
         column!(row => row.unusable.clone()) as &[Option<String>],
         column!(row => row.tenancy.tenant_id.clone()),
         column!(row => row.tenancy.organization_id.clone()),
+        span.first,
+        span.last,
     );
     insert.execute(&mut **tx).await?;
     Ok(())
