@@ -78,6 +78,25 @@ async fn the_projector_keeps_snapshots_and_the_execution_list_current() {
     assert_all_acknowledged(&deployment).await;
 }
 
+/// A batch begins half a second after the one before it, unless that one was full. So the messages of a backlog must come
+/// in full batches.
+#[tokio::test]
+async fn a_backlog_of_messages_is_processed_in_full_batches() {
+    const EVENTS: i64 = 60_000;
+    let deployment = Deployment::start(0).await;
+    let publisher = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
+    deployment.feeds_begun().await;
+    let id = publisher.start_execution().await;
+    let backlog = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name)
+                   SELECT $1, $1 + 100 + n, 'step.enter', 'step' || n % 10 FROM generate_series(1, $2) AS n";
+    sqlx::query(backlog).bind(id).bind(EVENTS).execute(&mut deployment.shard(0).await).await.unwrap();
+    deployment.until_all_published().await;
+    let server = deployment.replica().await;
+    // Batches of 128 messages would take almost four minutes, which is longer than this waits.
+    assert_all_acknowledged(&deployment).await;
+    current(&server, id, EVENTS + 1).await;
+}
+
 #[tokio::test]
 async fn every_snapshot_becomes_current_although_replicas_are_killed() {
     const ROUNDS: i64 = 60;

@@ -339,14 +339,18 @@ macro_rules! select {
             before: [
                 "WITH around AS MATERIALIZED (
                      SELECT execution.* FROM " $window " CROSS JOIN LATERAL (
-                         SELECT * FROM noetl.execution
+                         SELECT execution_id, start_time, " $filters " AS matches FROM noetl.execution
                          WHERE " $of " AND (" $time ", execution_id) > ($16, $17) AND (" $time ", execution_id) < ($18, $19)
                          ORDER BY " $time $order ", execution_id" $order " LIMIT 1000
                      ) AS execution
                      ORDER BY noetl.list_time(start_time)" $order ", execution_id" $order " LIMIT 1000
                  ), near AS MATERIALIZED (
-                     SELECT * FROM around WHERE " $filters "
-                     ORDER BY noetl.list_time(start_time)" $order ", execution_id" $order " LIMIT $21
+                     SELECT execution.* FROM (
+                         SELECT execution_id FROM around WHERE matches
+                         ORDER BY noetl.list_time(start_time)" $order ", execution_id" $order " LIMIT $21
+                     ) AS found CROSS JOIN LATERAL (
+                         SELECT * FROM noetl.execution WHERE execution_id = found.execution_id OFFSET 0
+                     ) AS execution
                  ), enough AS MATERIALIZED (
                      SELECT (SELECT count(*) FROM near) >= $21 OR (SELECT count(*) FROM around) < 1000 AS near
                  ) "

@@ -23,6 +23,7 @@ use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::{self, AckKind, Message};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use serde::Deserialize;
+use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -175,7 +176,8 @@ impl Projector {
         let pulled = consumer.stream().max_messages_per_batch(BATCH).max_bytes_per_batch(bytes);
         let messages = pulled.expires(PULL_EXPIRY).heartbeat(PULL_EXPIRY / 10).messages().await?;
         let mut batches = messages.map_ok(Notification::of).ready_chunks(BATCH);
-        while let Some(batch) = batches.next().await {
+        // Without the limit of the runtime, which lets other tasks run after 128 messages: a batch would end there.
+        while let Some(batch) = unconstrained(batches.next()).await {
             let (next, is_full) = (Instant::now() + MIN_BATCH_INTERVAL, batch.len() == BATCH);
             receipts.begin(batch.len());
             let mut kept = self.project(batch.into_iter().collect::<Result<_, _>>()?).await?;
@@ -184,7 +186,7 @@ impl Projector {
                 sleep(RETRY).await;
                 // Messages that arrive meanwhile are kept too. Else the broker would deliver them again.
                 if kept.len() < BATCH
-                    && let Some(Some(batch)) = batches.next().now_or_never()
+                    && let Some(Some(batch)) = unconstrained(batches.next()).now_or_never()
                 {
                     receipts.begin(batch.len());
                     kept.extend(batch.into_iter().collect::<Result<Vec<_>, _>>()?);
