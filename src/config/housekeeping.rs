@@ -1,4 +1,4 @@
-//! Retention of events. The periods of the housekeeping tasks are not settings: `TASKS` in `src/tasks/housekeeping.rs`
+//! Retention of events, and whether the projector runs. The periods of the housekeeping tasks are not settings: `TASKS` in `src/tasks/housekeeping.rs`
 //! has them.
 
 use super::Definition;
