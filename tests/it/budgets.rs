@@ -184,6 +184,26 @@ async fn a_batch_of_executions_with_a_large_default_workload_uses_bounded_memory
     assert!(grown < 200 * MIB, "the process grew by {} MiB", grown / MIB);
 }
 
+/// With 100 states in memory at the same time, the process grew by 249 MiB.
+#[tokio::test]
+async fn states_of_many_executions_are_stored_in_bounded_memory() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let write = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, meta)
+                 SELECT log, log + n, 'step.enter', 'step' || n, jsonb_build_object('command_id', 'c' || n)
+                 FROM generate_series(1000000, 999999 + $1) AS log, generate_series(10, 509) AS n";
+    sqlx::query(write).bind(EXECUTIONS).execute(&mut deployment.cluster().await).await.unwrap();
+    server.advance_projections(&[1_000_000]).await;
+    let before = peak(&server);
+    let ids: Vec<i64> = (1_000_000..1_000_000 + EXECUTIONS).collect();
+    let outcome = server.advance_projections(&ids).await;
+    assert_eq!(outcome["failed"], json!([]));
+    let stored = "SELECT count(*) FROM noetl.projection_snapshot WHERE octet_length(snapshot::text) > 50000";
+    assert_eq!(deployment.sum_over_shards(stored).await, EXECUTIONS);
+    let grown = peak(&server).saturating_sub(before);
+    assert!(grown < 150 * MIB, "the process grew by {} MiB", grown / MIB);
+}
+
 #[tokio::test]
 async fn the_server_info_shows_the_limits() {
     let deployment = Deployment::start(0).await;

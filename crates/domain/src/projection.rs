@@ -1,7 +1,10 @@
 //! Projections: a folded log with its watermark, and the checksum of the stored form.
 
+use std::io;
+
 use chrono::{DateTime, Utc};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::event::Event;
@@ -74,21 +77,49 @@ pub struct Watermark<'a> {
     pub applied_count: i64,
 }
 
+/// A state with its watermark. The fields are in the order of their names, as in canonical JSON.
+#[derive(Serialize)]
+struct Sealed<'a> {
+    applied_count: i64,
+    as_of: &'a str,
+    schema: i32,
+    state: &'a Value,
+    system: &'a str,
+    version: i64,
+}
+
+/// Writer that hashes what is written.
+struct Hashed(Sha256);
+
+impl io::Write for Hashed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Returns the SHA-256, in hexadecimal, of the canonical JSON (sorted keys, no spaces) of the state and its watermark.
-#[must_use]
-pub fn checksum(state: &Value, watermark: Watermark<'_>) -> String {
+/// The JSON is hashed while it is written, because a state may be large.
+///
+/// # Errors
+///
+/// If the state can't be written as JSON.
+pub fn checksum(state: &Value, watermark: Watermark<'_>) -> serde_json::Result<String> {
     let Watermark { as_of, system, version, applied_count } = watermark;
-    let sealed = json!({
-        "applied_count": applied_count, "as_of": as_of, "schema": SHAPE, "state": state, "system": system,
-        "version": version,
-    });
-    let nibbles = Sha256::digest(sealed.to_string()).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect()
+    let mut hashed = Hashed(Sha256::new());
+    serde_json::to_writer(&mut hashed, &Sealed { applied_count, as_of, schema: SHAPE, state, system, version })?;
+    let nibbles = hashed.0.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    Ok(nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use chrono::DateTime;
+    use serde_json::json;
 
     use super::*;
     use crate::execution::Status;
@@ -146,7 +177,7 @@ mod tests {
             r#"{{"applied_count":3,"as_of":"10:20:14","schema":{SHAPE},"state":{{"a":"ß","b":[1,null]}},"system":"cluster","version":90}}"#
         );
         let hexadecimal: Vec<String> = Sha256::digest(canonical).iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(checksum(&state, WATERMARK), hexadecimal.concat());
+        assert_eq!(checksum(&state, WATERMARK).unwrap(), hexadecimal.concat());
     }
 
     #[test]
@@ -160,7 +191,7 @@ mod tests {
             checksum(&state, Watermark { applied_count: 4, ..WATERMARK }),
         ];
         for other in changed {
-            assert_ne!(checksum(&state, WATERMARK), other);
+            assert_ne!(checksum(&state, WATERMARK).unwrap(), other.unwrap());
         }
     }
 }

@@ -25,6 +25,8 @@ use noetl_use_cases::projections::{AdvanceProjections, Advanced, Advances, ReadP
 
 /// Number of states in memory at the same time, for each shard of a request.
 const AT_ONCE: usize = 100;
+/// Number of executions that one advance stores together. It bounds the memory: each state is in it, and its JSON.
+const STORED_AT_ONCE: usize = 20;
 
 /// Maximum time of one fold. It is longer than the deadline of an operation, for the long logs that the projector folds
 /// for the first time.
@@ -100,7 +102,7 @@ impl AdvanceProjections for Projections {
         let groups = by_shard(&self.databases, ids, |id| *id);
         let shards = groups.into_iter().map(async |(shard, ids)| {
             let (database, mut advances) = (&self.databases.shards()[usize::from(shard)], Advances::new());
-            for ids in ids.chunks(AT_ONCE) {
+            for ids in ids.chunks(STORED_AT_ONCE) {
                 advances.extend(advance_each(database, scope, ids).await);
             }
             advances

@@ -245,7 +245,8 @@ impl Stored {
         as_of.parse::<TxSnapshot>().map_err(|_| Defect::Checksum)?;
         let text = self.snapshot.as_deref().unwrap_or_default();
         let state = json::read(text).map_err(|_| Defect::Checksum)?;
-        let checksum = checksum(&state, Watermark { as_of, system: of_system, version, applied_count });
+        let watermark = Watermark { as_of, system: of_system, version, applied_count };
+        let checksum = checksum(&state, watermark).map_err(|_| Defect::Checksum)?;
         if checksum != self.checksum {
             return Err(Defect::Checksum);
         }

@@ -1,7 +1,6 @@
 //! Stores projections and updates the read model for lists from them. An older state never replaces a newer one.
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 use super::{AGGREGATE, Projected};
 use crate::connections::Transaction;
@@ -38,7 +37,8 @@ struct Stored {
     id: i64,
     tenancy: Tenancy,
     version: i64,
-    snapshot: Value,
+    /// State as JSON text, which needs much less memory than a parsed value: many executions are stored together.
+    snapshot: String,
     checksum: String,
     applied_count: i64,
     as_of: String,
@@ -66,13 +66,13 @@ impl Stored {
     fn new(projected: &Projected) -> Option<Self> {
         let Projected { projection, as_of, system, .. } = projected;
         let (version, applied_count) = (projection.version?.get(), projection.applied_count);
-        let snapshot = serde_json::to_value(&projection.state).ok()?;
-        let checksum = checksum(&snapshot, Watermark { as_of, system, version, applied_count });
+        let state = serde_json::to_value(&projection.state).ok()?;
+        let checksum = checksum(&state, Watermark { as_of, system, version, applied_count }).ok()?;
         Some(Self {
             id: projected.execution_id.get(),
             tenancy: projected.tenancy.clone(),
             version,
-            snapshot,
+            snapshot: state.to_string(),
             checksum,
             applied_count,
             as_of: as_of.clone(),
@@ -102,7 +102,7 @@ impl ReadModel {
 }
 
 async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> {
-    let snapshots: Vec<Value> = rows.iter_mut().map(|row| std::mem::take(&mut row.snapshot)).collect();
+    let snapshots: Vec<String> = rows.iter_mut().map(|row| std::mem::take(&mut row.snapshot)).collect();
     macro_rules! column {
         ($row:ident => $value:expr) => {
             &rows.iter().map(|$row| $value).collect::<Vec<_>>()
@@ -111,7 +111,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
     let span = IdSpan::of(column!(row => row.id));
     let insert = sqlx::query!(
         "WITH input AS (
-             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::jsonb[], $4::text[], $5::bigint[], $6::text[],
+             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[]::jsonb[], $4::text[], $5::bigint[], $6::text[],
                                   $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[],
                                   $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $19::text[],
                                   $20::text[], $21::text[])
