@@ -50,8 +50,10 @@ async fn reads_of_given_executions_open_only_the_partitions_of_their_events() {
     let read = server.data(&query, json!({ "id": first.to_string() })).await;
     assert_eq!(read["execution"]["status"], "COMPLETED", "{read}");
     assert_eq!(read["executions"]["nodes"].as_array().unwrap().len(), 2, "{read}");
-    let of_events = |plan: &Value| plan["Query Text"].as_str().is_some_and(|text| text.contains("noetl.event"));
-    let plans: Vec<Value> = log.plans().into_iter().filter(of_events).collect();
+    // The housekeeping task that searches all logs may run at the same time.
+    let is_read = |text: &str| text.contains("noetl.event") && !text.starts_with("WITH RECURSIVE log AS");
+    let of_request = |plan: &Value| plan["Query Text"].as_str().is_some_and(is_read);
+    let plans: Vec<Value> = log.plans().into_iter().filter(of_request).collect();
     assert!(plans.len() >= 4, "{}", plans.len());
     for plan in plans {
         let mut found = BTreeSet::new();
