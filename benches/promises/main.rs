@@ -11,6 +11,7 @@
 #![allow(missing_docs, unreachable_pub, reason = "a benchmark has no public API")]
 
 mod backlog;
+mod check;
 mod fanout;
 mod feed;
 mod held_open;
@@ -86,6 +87,9 @@ async fn others(report: &mut Report) {
     }
     if is_named("huge") {
         feed::measure_backlog(report, 10 * feed::BACKLOG).await;
+    }
+    if is_named("check") {
+        check::measure(report).await;
     }
 }
 

@@ -88,12 +88,13 @@ async fn admit(authenticator: Arc<Authenticator>, caller: Caller) -> Result<Admi
     })
 }
 
+/// Returns what a caller is allowed beside the fields of the schema: introspection, documents that are not trusted, and
+/// the metrics and backlogs, which a token of one tenant does not get, because they count the data of all tenants.
 fn permits(principal: &Principal) -> Permits {
     let has = |capability| principal.capabilities.has(capability);
     Permits {
         introspection: has(Capability::Introspect),
         any_document: has(Capability::AnyDocument),
-        // They count the data of all tenants.
         metrics: principal.tenant.is_none() && (has(Capability::Read) || has(Capability::Outbox)),
     }
 }

@@ -106,7 +106,11 @@ pub const METRICS: [Metric; 74] = [
         &["database"],
         "Executions whose log the fill of the list has not checked, up to 100,000",
     ),
-    Metric::counter("noetl_read_model_filled_total", &[], "Executions that were added to the list from their log"),
+    Metric::counter(
+        "noetl_read_model_filled_total",
+        &[],
+        "Executions that were added to the list, or updated in it, from their log",
+    ),
     Metric::counter(
         "noetl_registry_swept_total",
         &[],

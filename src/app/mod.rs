@@ -333,6 +333,7 @@ async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, NoShardAvailable> {
     })
 }
 
+/// Returns the backlog of active subscriptions in the form of `/scaler/subscriptions`.
 async fn subscription_backlog(subscriptions: Subscriptions) -> Result<SubscriptionBacklog, NoShardAvailable> {
     let found = subscriptions.backlog().await.map_err(|error| {
         tracing::warn!(%error, "could not read the backlog of subscriptions");

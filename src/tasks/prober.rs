@@ -8,7 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use noetl_storage::pools::Database;
 
+/// Interval of the probes while the database is available.
 const WHILE_UP: Duration = Duration::from_secs(5);
+/// Interval of the probes while it is not.
 const WHILE_DOWN: Duration = Duration::from_millis(300);
 
 /// Interval of the checks of idle connections.

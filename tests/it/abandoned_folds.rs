@@ -9,7 +9,7 @@ use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
 use noetl_testkit::feed::run;
-use noetl_testkit::projections::{NO_PROJECTOR_NO_STREAM, insert_step_event};
+use noetl_testkit::projections::insert_step_event;
 use noetl_testkit::{Deployment, Live, eventually};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgConnection};
@@ -96,7 +96,7 @@ async fn the_fold_of_an_item_that_timed_out_is_cancelled_and_the_subscription_co
 #[tokio::test]
 async fn the_folds_of_a_killed_replica_end() {
     let deployment = Deployment::start(0).await;
-    let mut server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let mut server = deployment.replica_without_projector().await;
     let id = server.start_execution().await;
     let mut shard = deployment.shard(0).await;
     slow_folds(&mut shard, id).await;
@@ -112,7 +112,7 @@ async fn the_folds_of_a_killed_replica_end() {
 #[tokio::test]
 async fn a_fold_that_the_database_ends_is_a_timeout_of_its_execution_only() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let (slow, quick) = (server.start_execution().await, server.start_execution().await);
     let (mut shard, mut observer) = tokio::join!(deployment.shard(0), deployment.shard(0));
     slow_folds(&mut shard, slow).await;
@@ -139,7 +139,7 @@ async fn a_fold_that_the_database_ends_is_a_timeout_of_its_execution_only() {
 #[tokio::test]
 async fn a_fold_ends_at_its_time_limit() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let id = server.start_execution().await;
     let mut shard = deployment.shard(0).await;
     slow_folds(&mut shard, id).await;

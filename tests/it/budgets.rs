@@ -43,13 +43,6 @@ async fn setup() -> (Deployment, Server) {
     (deployment, server)
 }
 
-/// Returns the largest memory size that the server's process has had.
-fn peak(server: &Server) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
-}
-
 fn assert_stopped(response: &Value, limit: &str, allowed: u64) {
     let errors = response["errors"].as_array().unwrap_or_else(|| panic!("{response:.300}"));
     assert_eq!((errors.len(), response.get("data")), (1, None), "{errors:?}");
@@ -63,12 +56,12 @@ fn assert_stopped(response: &Value, limit: &str, allowed: u64) {
 async fn an_operation_that_reads_too_many_bytes_is_stopped_near_the_limit() {
     let (deployment, server) = setup().await;
     server.data("{ executions(first: 100) { nodes { id } } }", Value::Null).await;
-    let before = peak(&server);
+    let before = server.peak_memory();
     let nested = "{ executions(first: 100) { nodes { events(first: 100) { nodes { context } } } } }";
     let response = server.send(nested, Value::Null).await.unwrap();
     assert_stopped(&response, "read_bytes", 64 * MIB);
     // The rows have 2 GiB.
-    let grown = peak(&server).saturating_sub(before);
+    let grown = server.peak_memory().saturating_sub(before);
     assert!(grown < 400 * MIB, "the process grew by {} MiB", grown / MIB);
     let mut observer = deployment.cluster().await;
     let running = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'
@@ -87,13 +80,13 @@ async fn a_large_value_that_is_selected_many_times_is_stopped_at_the_response_li
     let alone = r#"{ events(executionId: "1", first: 20) { nodes { context } } }"#;
     let page = server.data(alone, Value::Null).await;
     assert_eq!(page["events"]["nodes"].as_array().unwrap().len(), 20);
-    let before = peak(&server);
+    let before = server.peak_memory();
     let aliases = (0..95).map(|n| format!("a{n}: context")).collect::<Vec<_>>().join(" ");
     let often = format!(r#"{{ events(executionId: "1", first: 20) {{ nodes {{ {aliases} }} }} }}"#);
     let response = server.send(&often, Value::Null).await.unwrap();
     assert_stopped(&response, "response_bytes", 32 * MIB);
     // The whole response would have 1.9 GiB.
-    let grown = peak(&server).saturating_sub(before);
+    let grown = server.peak_memory().saturating_sub(before);
     assert!(grown < 400 * MIB, "the process grew by {} MiB", grown / MIB);
 
     // The same operation over a socket, which stays open.
@@ -162,7 +155,7 @@ async fn a_batch_of_executions_with_a_large_default_workload_uses_bounded_memory
     let workload = json!({ "text": "x".repeat(1 << 20) });
     server.register_entry("big", &json!({ "kind": "playbook", "workload": workload })).await;
     server.execute(json!({ "path": "big" })).await;
-    let before = peak(&server);
+    let before = server.peak_memory();
     let request = |n: usize| {
         if n.is_multiple_of(2) {
             json!({ "path": "big" })
@@ -180,11 +173,11 @@ async fn a_batch_of_executions_with_a_large_default_workload_uses_bounded_memory
     assert_eq!(started, 150, "{:.300}", results[1]);
     let large = "SELECT count(*) FROM noetl.event WHERE octet_length(context::text) > 1 << 20";
     assert_eq!(deployment.sum_over_shards(large).await, 151);
-    let grown = peak(&server).saturating_sub(before);
+    let grown = server.peak_memory().saturating_sub(before);
     assert!(grown < 200 * MIB, "the process grew by {} MiB", grown / MIB);
 }
 
-/// With 100 states in memory at the same time, the process grew by 249 MiB.
+/// A state and its JSON take about 2.5 MiB of memory. The limit is below what 100 of them take.
 #[tokio::test]
 async fn states_of_many_executions_are_stored_in_bounded_memory() {
     let deployment = Deployment::start(0).await;
@@ -194,13 +187,13 @@ async fn states_of_many_executions_are_stored_in_bounded_memory() {
                  FROM generate_series(1000000, 999999 + $1) AS log, generate_series(10, 509) AS n";
     sqlx::query(write).bind(EXECUTIONS).execute(&mut deployment.cluster().await).await.unwrap();
     server.advance_projections(&[1_000_000]).await;
-    let before = peak(&server);
+    let before = server.peak_memory();
     let ids: Vec<i64> = (1_000_000..1_000_000 + EXECUTIONS).collect();
     let outcome = server.advance_projections(&ids).await;
     assert_eq!(outcome["failed"], json!([]));
     let stored = "SELECT count(*) FROM noetl.projection_snapshot WHERE octet_length(snapshot::text) > 50000";
     assert_eq!(deployment.sum_over_shards(stored).await, EXECUTIONS);
-    let grown = peak(&server).saturating_sub(before);
+    let grown = server.peak_memory().saturating_sub(before);
     assert!(grown < 150 * MIB, "the process grew by {} MiB", grown / MIB);
 }
 
@@ -211,4 +204,37 @@ async fn the_server_info_shows_the_limits() {
     let query = "{ server { limits { maxResponseBytes maxReadBytes maxReadRows } } }";
     let limits = json!({ "maxResponseBytes": "33554432", "maxReadBytes": "67108864", "maxReadRows": "100000" });
     assert_eq!(server.data(query, Value::Null).await["server"]["limits"], limits);
+}
+
+/// Each state has 2 MiB and takes several times as much memory while it is advanced. The limit is below what 14 of them
+/// take.
+#[tokio::test]
+async fn large_states_are_advanced_one_by_one_in_bounded_memory() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let write = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status, result)
+                 SELECT log, log + n, 'call.done', 'step' || n, 'COMPLETED', jsonb_build_object('text', repeat('x', 2048))
+                 FROM generate_series(1000000, 1013999, 1000) AS log, generate_series(1, 999) AS n";
+    sqlx::query(write).execute(&mut deployment.cluster().await).await.unwrap();
+    let ids: Vec<i64> = (1_000_000..1_014_000).step_by(1000).collect();
+    assert_eq!(server.advance_projections(&ids).await["failed"], json!([]));
+    let stored = "SELECT count(*) FROM noetl.projection_snapshot WHERE octet_length(snapshot::text) > 2000000";
+    assert_eq!(deployment.sum_over_shards(stored).await, i64::try_from(ids.len()).unwrap());
+
+    let next = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name)
+                SELECT log, log + 1000, 'step.enter', 'last' FROM generate_series(1000000, 1013999, 1000) AS log";
+    sqlx::query(next).execute(&mut deployment.cluster().await).await.unwrap();
+    let fresh = deployment.replica_with(&QUIET).await;
+    fresh.advance_projections(&ids[..1]).await;
+    let before = fresh.peak_memory();
+    let outcome = fresh.advance_projections(&ids).await;
+    let folded: Vec<i64> = outcome["advanced"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["folded"].as_str().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(folded.iter().sum::<i64>(), i64::try_from(ids.len()).unwrap() - 1, "{outcome}");
+    let grown = fresh.peak_memory().saturating_sub(before);
+    assert!(grown < 40 * MIB, "the process grew by {} MiB", grown / MIB);
 }

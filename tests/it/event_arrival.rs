@@ -8,7 +8,6 @@ use futures::future::join_all;
 use noetl_domain::cursor::{CursorKind, decode, encode};
 use noetl_domain::event_list::Arrival;
 use noetl_testkit::feed::{assert_exactly, insert, insert_typed, run};
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use noetl_testkit::writer::Writer;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
@@ -56,7 +55,7 @@ fn ids(page: &Value) -> Vec<i64> {
 #[tokio::test]
 async fn a_cursor_in_arrival_order_sees_an_event_with_a_lower_id_that_is_committed_later() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let (mut shard, mut other) = (deployment.shard(0).await, deployment.shard(0).await);
     let log = deployment.ids_on(0, 1000, 1)[0];
     insert_typed(&mut shard, (log, 10), "playbook_started").await;
@@ -98,7 +97,7 @@ async fn a_cursor_in_arrival_order_sees_an_event_with_a_lower_id_that_is_committ
 #[tokio::test]
 async fn followers_get_every_event_once_while_writers_commit_in_any_order() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let logs: Vec<i64> = (0..4)
         .flat_map(|index| {
             let ordered = Writer::new(&deployment, index).ordered;
@@ -128,7 +127,7 @@ async fn followers_get_every_event_once_while_writers_commit_in_any_order() {
 #[tokio::test]
 async fn a_cursor_of_another_server_and_a_backward_page_are_refused() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     insert(&mut deployment.shard(0).await, (7, 1)).await;
     let mut follower = Follower::new(&server, 7);
     follower.read(1).await;

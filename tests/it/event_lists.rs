@@ -11,7 +11,6 @@ use noetl_storage::event_lists;
 use noetl_storage::events::LargeColumns;
 use noetl_storage::pools::Database;
 use noetl_testkit::feed::run;
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::worker::event_with;
 use noetl_testkit::{Deployment, Server, sleep_in_scenario};
@@ -53,7 +52,7 @@ async fn read(server: &Server, variables: Value) -> Value {
 #[tokio::test]
 async fn the_latest_failures_of_all_executions_are_listed_newest_first() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     with_events(&server).await;
     let latest = read(&server, json!({ "filter": { "types": ["playbook.failed"] }, "first": 5 })).await;
     assert_eq!(numbers(&latest), [78, 76, 74, 72, 70], "{latest}");
@@ -110,7 +109,7 @@ async fn a_shard_that_is_down_is_named_and_the_others_are_listed() {
     let shards = format!("{},{through_proxy}", deployment.shard_dsns[0]);
     deployment.env.push(("NOETL_SHARDS".to_owned(), shards));
     deployment.migrate().await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     with_events(&server).await;
     proxy.set(ForwardingMode::Closed);
     let list = read(&server, json!({ "first": 100 })).await;
@@ -121,7 +120,7 @@ async fn a_shard_that_is_down_is_named_and_the_others_are_listed() {
 #[tokio::test]
 async fn a_text_is_found_within_one_log_and_refused_over_all_logs() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     with_events(&server).await;
     let fields =
         json!({ "type": "call.done", "result": { "Reason": "No ROUTE to 10% of hosts" }, "nodeName": "load_all" });

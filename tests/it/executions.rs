@@ -80,7 +80,7 @@ async fn a_start_writes_the_specified_event_and_outbox_row_in_one_transaction() 
                         AS same_transaction FROM noetl.event AS e WHERE execution_id = $1";
         let events: Vec<Started> = deployment.rows(query, id).await;
         let [event] = &events[..] else { panic!("{events:?}") };
-        assert!(event.event_id > id.parse().unwrap());
+        assert_eq!(event.event_id, id.parse::<i64>().unwrap() + 1);
         assert_eq!(event.catalog_id.to_string(), catalog_id);
         assert_eq!(event.parent_execution_id.map(|id| id.to_string()).as_ref(), parent);
         assert_eq!((&*event.event_type, &*event.status), ("playbook_started", "STARTED"));

@@ -10,7 +10,6 @@ use noetl_storage::executions;
 use noetl_storage::pools::Database;
 use noetl_storage::subscriptions::{self, SubscriptionFilter};
 use noetl_testkit::feed::run;
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use noetl_testkit::{Deployment, Server, sleep_in_scenario};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -136,7 +135,7 @@ async fn assert_order(server: &Server, list: (&str, &str), expected: &[String]) 
 #[tokio::test]
 async fn executions_and_children_with_ids_of_both_servers_are_ordered_by_time() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let mut shards = [deployment.shard(0).await, deployment.shard(1).await];
     let all = items(&deployment);
     for (shard, item) in &all {
@@ -172,7 +171,7 @@ async fn executions_and_children_with_ids_of_both_servers_are_ordered_by_time() 
 #[tokio::test]
 async fn a_cursor_of_an_earlier_version_continues_after_its_item() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let mut shards = [deployment.shard(0).await, deployment.shard(1).await];
     let all = items(&deployment);
     for (shard, item) in &all {
@@ -200,7 +199,7 @@ async fn a_cursor_of_an_earlier_version_continues_after_its_item() {
 #[tokio::test]
 async fn subscriptions_with_ids_of_both_servers_are_ordered_by_time() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let mut shards = [deployment.shard(0).await, deployment.shard(1).await];
     let all: Vec<(usize, Item)> = items(&deployment).into_iter().filter(|(_, (ms, _))| ms.is_some()).collect();
     for (shard, item) in &all {

@@ -1,4 +1,5 @@
-//! The number of statements of a list does not depend on the number of its rows, with any selection per row.
+//! No query for each row ("N+1"): the number of statements of a list does not depend on the number of its rows, with any
+//! selection for each row, such as the parent, which all rows read together.
 
 use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::{Deployment, Server};

@@ -3,7 +3,6 @@
 //! Its generator does not follow them.
 
 use noetl_testkit::feed::run;
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -60,7 +59,7 @@ async fn deployment() -> (Deployment, Server, PgConnection) {
     let deployment = Deployment::start(0).await;
     let mut shard = deployment.shard(0).await;
     run(&mut shard, SNOWFLAKE_ID).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     (deployment, server, shard)
 }
 

@@ -1,5 +1,5 @@
-//! A read of given executions opens only the partitions of events that can have them, so that it does not cost more with
-//! each quarter.
+//! A read of given executions opens only the partitions of events that can have them, so it does not cost more with each
+//! quarter.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,8 @@ async fn reads_of_given_executions_open_only_the_partitions_of_their_events() {
     let mut database = deployment.cluster().await;
     for n in 1..=OLD {
         let partition = format!(
-            "CREATE TABLE noetl.event_old{n} PARTITION OF noetl.event FOR VALUES FROM ({n}000000000000) TO ({}000000000000)",
+            "CREATE TABLE noetl.event_old{n} PARTITION OF noetl.event
+             FOR VALUES FROM ({n}000000000000) TO ({}000000000000)",
             n + 1
         );
         sqlx::query(sqlx::AssertSqlSafe(partition)).execute(&mut database).await.unwrap();
@@ -33,7 +34,10 @@ async fn reads_of_given_executions_open_only_the_partitions_of_their_events() {
     let server = deployment.replica_with(&[&NO_PROJECTOR_NO_STREAM[..], &[NO_RELAY]].concat()).await;
     let (first, second) = (server.start_execution().await, server.start_execution().await);
     for id in [first, second] {
-        let event = |n: i64, event_type: &str| json!({ "executionId": id.to_string(), "eventId": (id + n).to_string(), "type": event_type, "nodeName": "work" });
+        let event = |n: i64, event_type: &str| {
+            let event_id = (id + n).to_string();
+            json!({ "executionId": id.to_string(), "eventId": event_id, "type": event_type, "nodeName": "work" })
+        };
         let sent = server.project(&[event(10, "step.enter"), event(11, "playbook.completed")]).await;
         assert_eq!(sent["projected"], 2, "{sent}");
     }
@@ -43,7 +47,8 @@ async fn reads_of_given_executions_open_only_the_partitions_of_their_events() {
         .await
         .unwrap();
     log.plans();
-    let fields = "status error context result workload steps { nodes { name status } } events(first: 5) { nodes { id context } }";
+    let fields = "status error context result workload
+                  steps { nodes { name status } } events(first: 5) { nodes { id context } }";
     let query = format!(
         "query($id: ID!) {{ execution(id: $id) {{ {fields} }} executions(first: 5) {{ nodes {{ {fields} }} }} }}"
     );

@@ -1,7 +1,7 @@
 //! An execution can be read as it was at any moment of its history.
 
 use chrono::{DateTime, Duration, Utc};
-use noetl_testkit::projections::{NO_PROJECTOR_NO_STREAM, fill_has_ended, insert_step_event};
+use noetl_testkit::projections::insert_step_event;
 use noetl_testkit::recordings::{Recording, insert_row, recordings};
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
@@ -38,8 +38,7 @@ async fn write(deployment: &Deployment, server: &Server, recording: &Recording) 
 #[tokio::test]
 async fn a_past_state_is_the_state_that_was_current_then() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
-    fill_has_ended(&mut deployment.cluster().await).await;
+    let server = deployment.replica_without_projector().await;
     let (mut times, mut logs) = (0, 0);
     for recording in recordings() {
         let (name, id) = (&recording.name, recording.execution_id());
@@ -70,7 +69,7 @@ async fn a_past_state_is_the_state_that_was_current_then() {
 #[tokio::test]
 async fn a_past_state_is_read_from_a_snapshot_that_has_no_later_event() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let (id, mut shard) = (server.start_execution().await, deployment.shard(0).await);
     let text = id.to_string();
     for (offset, event_type) in [(100, "step.enter"), (101, "command.issued")] {
@@ -109,7 +108,7 @@ async fn a_past_state_is_read_from_a_snapshot_that_has_no_later_event() {
 #[tokio::test]
 async fn a_past_state_does_not_show_a_later_cancellation() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let id = server.start_execution().await.to_string();
     let fields = "id path status statusText endedAt error events(last: 1) { nodes { id: eventId } }";
     let started = at(&server, &id, json!({ "time": "9999-12-31T00:00:00Z" }), fields).await;
@@ -129,7 +128,7 @@ async fn a_past_state_does_not_show_a_later_cancellation() {
 #[tokio::test]
 async fn an_invalid_moment_is_refused_and_an_unknown_execution_is_null() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let id = server.start_execution().await.to_string();
     assert_eq!(state_at(&server, "17", json!({ "event": id })).await, Value::Null);
 

@@ -24,7 +24,7 @@ struct Setup {
 
 async fn setup() -> Setup {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let id = server.start_execution().await;
     let shard = deployment.shard(0).await;
     Setup { deployment, server, shard, id }
@@ -283,7 +283,7 @@ async fn concurrent_writers_and_advances_end_in_one_exact_state() {
             tx.commit().await.unwrap();
         }
     }));
-    let second = it.deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let second = it.deployment.replica_without_projector().await;
     let (server, id) = (&it.server, it.id);
     let advancers = join_all([server, &second, server, &second].map(async |replica| {
         let mut last = 0;
@@ -382,7 +382,7 @@ async fn a_process_killed_during_an_advance_leaves_an_exact_state() {
 
     // The process is also killed at random times. The stored state must be exact each time.
     for round in 0..6_u64 {
-        let mut doomed = it.deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+        let mut doomed = it.deployment.replica_without_projector().await;
         let offset = 300 + i64::try_from(round).unwrap();
         let command = format!(r#"{{"command_id": "k{round}"}}"#);
         insert_step_event(&mut it.shard, it.id, offset, "command.completed", &command, "{}").await;
@@ -407,7 +407,7 @@ async fn a_process_killed_during_an_advance_leaves_an_exact_state() {
 #[tokio::test]
 async fn a_snapshot_has_the_routing_of_the_execution() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     server.register_entry("run", &json!({ "kind": "playbook" })).await;
     let trace = json!({ "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" });
     let started = server.execute(json!({ "path": "run", "executionPool": "gpu", "trace": trace })).await;

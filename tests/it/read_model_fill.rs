@@ -60,7 +60,10 @@ async fn maintain_lists_the_executions_that_have_only_a_log() {
 
     let (output, said) = maintain(&deployment, &[]).await;
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("shard 0: execution list: checked") && said.contains("added 2 executions"), "{said}");
+    assert!(
+        said.contains("shard 0: execution list: checked") && said.contains("added or updated 2 executions"),
+        "{said}"
+    );
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("filling the list of executions"),
         "no progress is logged"
@@ -98,7 +101,7 @@ async fn a_fill_continues_after_a_crash_where_it_was_interrupted() {
     run(&mut shard, "DELETE FROM noetl.execution WHERE execution_id = 7").await;
     let (output, said) = maintain(&deployment, &[]).await;
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("checked 450 logs and added 450 executions"), "{said}");
+    assert!(said.contains("checked 450 logs and added or updated 450 executions"), "{said}");
     assert_eq!(deployment.in_cluster(ROWS).await, 449, "a log before the stored position was read again");
 }
 

@@ -1,6 +1,5 @@
 //! The stored state of a loop does not grow with its completed iterations, and the API shows the loop as before.
 
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -16,7 +15,7 @@ struct Setup {
 
 async fn setup() -> Setup {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     Setup { server, shard: deployment.shard(0).await, _deployment: deployment }
 }
 

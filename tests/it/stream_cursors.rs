@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 use noetl_testkit::feed::{Key, Reader, assert_exactly, insert};
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use noetl_testkit::writer::Writer;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
@@ -122,7 +121,7 @@ async fn a_page_and_its_live_events_have_every_event_once_while_writers_commit_o
 #[tokio::test]
 async fn a_page_without_a_stream_has_no_cursor_and_every_event() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     insert(&mut deployment.shard(0).await, (7, 1)).await;
     for list in [json!({ "id": "7" }), json!({ "id": "7", "order": "ARRIVAL" }), json!({})] {
         let page = server.data(PAGE, list).await["events"].take();

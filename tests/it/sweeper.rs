@@ -2,7 +2,7 @@
 //! hold up the rest.
 
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, eventually};
 use serde_json::json;
 
 const MIB: u64 = 1 << 20;
@@ -29,13 +29,6 @@ async fn abandon(deployment: &Deployment, count: i64, bytes: u64) {
     run(&mut deployment.cluster().await, &claims).await;
 }
 
-/// Returns the largest memory size that the server's process has had.
-fn peak(server: &Server) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
-}
-
 #[tokio::test]
 async fn refused_creations_do_not_hold_up_the_others_of_their_shard() {
     let deployment = Deployment::start(1).await;
@@ -60,13 +53,13 @@ async fn large_abandoned_requests_are_finished_in_bounded_memory() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&QUIET).await;
     server.data("{ executions(first: 100) { nodes { id } } }", json!({})).await;
-    let before = peak(&server);
+    let before = server.peak_memory();
     // 160 MiB of requests, fewer than a page has rows. Each is in memory several times while it is created.
     abandon(&deployment, 40, 4 * MIB).await;
     let finished = async || (deployment.in_cluster(RESERVED).await == 0).then_some(());
     eventually("all claims are settled", finished).await;
     assert_eq!(deployment.sum_over_shards(EXECUTIONS).await, 40);
-    let grown = peak(&server).saturating_sub(before);
+    let grown = server.peak_memory().saturating_sub(before);
     assert!(grown < 200 * MIB, "the process grew by {} MiB", grown / MIB);
 }
 

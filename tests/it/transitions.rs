@@ -322,6 +322,7 @@ async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Ve
     }
 }
 
+/// A percent sign in a prefix of paths is no wildcard.
 #[tokio::test]
 async fn lists_of_subscriptions_are_filtered_by_state_path_and_id() {
     let deployment = Deployment::start(2).await;

@@ -124,6 +124,24 @@ async fn a_status_that_only_the_fold_shows_reaches_readers_although_the_list_lag
     assert_eq!(alone.next().await, None);
 }
 
+/// Servers generate ids by their own clocks, so a log can get an event whose id is smaller than that of its last event.
+#[tokio::test]
+async fn an_event_with_a_smaller_id_than_the_last_one_reaches_readers_although_the_list_lags() {
+    let (deployment, server) = started(&NO_PROJECTOR).await;
+    let (id, mut shard) = (server.start_execution().await, deployment.shard(0).await);
+    insert_step_event(&mut shard, id, 1000, "note", "{}", "{}").await;
+    let advance = "mutation($id: ID!) { advanceProjections(input: { executionIds: [$id] }) { results { index } } }";
+    server.data(advance, json!({ "id": id.to_string() })).await;
+    deployment.until_all_published().await;
+    let (mut pending, mut alone) = (list(&server, json!({ "statuses": ["PENDING"] })).await, one(&server, id).await);
+    for live in [&mut pending, &mut alone] {
+        assert_eq!(next_after(live, id, ("", "")).await, item("CURRENT", "PENDING"));
+    }
+    insert_step_event(&mut shard, id, 500, "command.claimed", "{}", "{}").await;
+    assert_eq!(next_after(&mut pending, id, ("CHANGED", "PENDING")).await, item("LEFT_FILTER", "RUNNING"));
+    assert_eq!(next_after(&mut alone, id, ("CHANGED", "PENDING")).await, item("CHANGED", "RUNNING"));
+}
+
 #[tokio::test]
 async fn a_list_with_too_many_executions_is_refused_with_the_limit() {
     let (deployment, server) = started(&NO_PROJECTOR).await;

@@ -7,7 +7,6 @@ use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use noetl_testkit::{Deployment, WAIT_TIMEOUT, sleep_in_scenario};
 use serde_json::json;
 
@@ -45,7 +44,7 @@ async fn work(deployment: &Deployment, reader: &Database, id: i64) -> i64 {
 #[tokio::test]
 async fn reading_a_state_needs_the_same_work_for_a_long_log_as_for_a_short_one() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_without_projector().await;
     let (short, long) = (server.start_execution().await, server.start_execution().await);
     write(&deployment, short, 10..10 + SHORT).await;
     write(&deployment, long, 10..10 + LONG).await;

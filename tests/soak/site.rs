@@ -114,7 +114,7 @@ impl Site {
     }
 
     pub fn databases(&self) -> Databases {
-        Databases { cluster: self.deployment.cluster_dsn.clone(), shards: self.deployment.shard_dsns.clone() }
+        Databases::of(&self.deployment)
     }
 
     pub fn measured(&self) -> Measured {

@@ -5,7 +5,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use xxhash_rust::xxh64::xxh64;
 
+/// Version of the form of cursors.
 const VERSION: u8 = 1;
+/// Number of bytes of the checksum.
 const CHECKSUM_BYTES: usize = 4;
 /// Maximum size of a cursor's text in bytes.
 const MAX_TEXT: usize = 16 * 1024;

@@ -18,11 +18,15 @@ pub const EPOCH_UNIX_MS: u64 = 1_704_067_200_000;
 /// Largest machine id.
 pub const MAX_MACHINE_ID: u16 = 1023;
 
+/// Number of bits of the machine id.
 const MACHINE_BITS: u32 = 10;
+/// Number of bits of the sequence within a millisecond.
 const SEQUENCE_BITS: u32 = 12;
+/// Last millisecond that an id can contain, in snowflake time.
 const MAX_MS: u64 = (1 << 41) - 1;
 /// Distance in milliseconds after the current time from which an id no longer raises the generator: one day.
 pub const MAX_FLOOR_LEAD_MS: u64 = 24 * 3600 * 1000;
+/// Last sequence of a millisecond.
 const MAX_SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
 
 /// A 63-bit snowflake id. The API uses its decimal string.

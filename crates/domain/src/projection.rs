@@ -77,9 +77,9 @@ pub struct Watermark<'a> {
     pub applied_count: i64,
 }
 
-/// A state with its watermark. The fields are in the order of their names, as in canonical JSON.
+/// Content of which the checksum is made. The fields are in the order of their names, as in canonical JSON.
 #[derive(Serialize)]
-struct Sealed<'a> {
+struct Checked<'a> {
     applied_count: i64,
     as_of: &'a str,
     schema: i32,
@@ -89,9 +89,9 @@ struct Sealed<'a> {
 }
 
 /// Writer that hashes what is written.
-struct Hashed(Sha256);
+struct HashWriter(Sha256);
 
-impl io::Write for Hashed {
+impl io::Write for HashWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.update(bytes);
         Ok(bytes.len())
@@ -110,9 +110,9 @@ impl io::Write for Hashed {
 /// If the state can't be written as JSON.
 pub fn checksum(state: &Value, watermark: Watermark<'_>) -> serde_json::Result<String> {
     let Watermark { as_of, system, version, applied_count } = watermark;
-    let mut hashed = Hashed(Sha256::new());
-    serde_json::to_writer(&mut hashed, &Sealed { applied_count, as_of, schema: SHAPE, state, system, version })?;
-    let nibbles = hashed.0.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let mut writer = HashWriter(Sha256::new());
+    serde_json::to_writer(&mut writer, &Checked { applied_count, as_of, schema: SHAPE, state, system, version })?;
+    let nibbles = writer.0.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
     Ok(nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect())
 }
 

@@ -74,6 +74,7 @@ kill -s TERM 0
 exit "$status"
 "#;
 
+/// Time after which a program that was asked to stop is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl WatchedProcess {

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::processes;
 
+/// Time after which a process that was asked to stop is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Stops the process in the first line of the pid file if its command line names the folder: first with the signal

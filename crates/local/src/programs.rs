@@ -7,7 +7,9 @@ use tokio::process::Command;
 
 use super::error::LocalError;
 
+/// Oldest supported major version of Postgres.
 const OLDEST_POSTGRES: u32 = 13;
+/// Oldest supported version of nats-server.
 const OLDEST_NATS: (u32, u32) = (2, 9);
 
 /// An installed version of Postgres.

@@ -77,19 +77,24 @@ impl Ids {
         self.make_in_range(0, Snowflakes::next).await
     }
 
+    /// Returns the next two ids. They follow each other directly, unless the millisecond has no more ids.
+    pub async fn next_two(&self) -> Result<[Id; 2], ServiceError> {
+        self.make_in_range(0, |snowflakes, now_ms| Ok([snowflakes.next(now_ms)?, snowflakes.next(now_ms)?])).await
+    }
+
     /// Returns an id larger than `floor`, regardless of the replicas' clocks.
     pub async fn next_after(&self, floor: Id) -> Result<Id, ServiceError> {
         let next = |snowflakes: &mut Snowflakes, now_ms| snowflakes.next_after(floor, now_ms);
         self.make_in_range(floor.millis(), next).await
     }
 
-    /// Makes an id. If the range that the lease reserved is used up, first renews the lease so that it also reserves ids
+    /// Makes ids. If the range that the lease reserved is used up, first renews the lease so that it also reserves ids
     /// after `floor_ms`.
-    async fn make_in_range(
+    async fn make_in_range<T>(
         &self,
         floor_ms: u64,
-        next: impl Fn(&mut Snowflakes, u64) -> Result<Id, IdGenerationError>,
-    ) -> Result<Id, ServiceError> {
+        next: impl Fn(&mut Snowflakes, u64) -> Result<T, IdGenerationError>,
+    ) -> Result<T, ServiceError> {
         match self.make(&next) {
             Err(NoIdReason::Generator(IdGenerationError::CeilingReached { .. })) => {
                 self.renew_past(floor_ms).await?;
@@ -99,7 +104,7 @@ impl Ids {
         }
     }
 
-    fn make(&self, next: impl Fn(&mut Snowflakes, u64) -> Result<Id, IdGenerationError>) -> Result<Id, NoIdReason> {
+    fn make<T>(&self, next: impl Fn(&mut Snowflakes, u64) -> Result<T, IdGenerationError>) -> Result<T, NoIdReason> {
         let mut leased = self.leased();
         if Instant::now() >= leased.valid_until {
             return Err(NoIdReason::LeaseLost);

@@ -1,5 +1,6 @@
-//! Reading and advancing projections. Both load the latest valid snapshot and fold exactly the events that are not in it. So the state includes every
-//! event committed before the read, and an advance over the same events always stores the same state.
+//! Reading and advancing projections. Both load the latest valid snapshot and fold exactly the events that are not in it.
+//! So the state includes every event committed before the read, and an advance over the same events always stores the same
+//! state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -25,8 +26,11 @@ use noetl_use_cases::projections::{AdvanceProjections, Advanced, Advances, ReadP
 
 /// Number of states in memory at the same time, for each shard of a request.
 const AT_ONCE: usize = 100;
-/// Number of executions that one advance stores together. It bounds the memory: each state is in it, and its JSON.
+/// Maximum number of executions that one advance stores together.
 const STORED_AT_ONCE: usize = 20;
+/// Maximum size in bytes of the stored snapshots that one advance reads together. A larger one is read alone. A parsed
+/// state takes several times as much memory as its snapshot.
+const ADVANCED_BYTES: usize = 1 << 20;
 
 /// Maximum time of one fold. It is longer than the deadline of an operation, for the long logs that the projector folds
 /// for the first time.
@@ -100,13 +104,9 @@ impl AdvanceProjections for Projections {
     #[tracing::instrument(level = "debug", name = "projections.advance", skip_all)]
     async fn advance(&self, ids: BTreeSet<Id>, scope: &Scope) -> Advances {
         let groups = by_shard(&self.databases, ids, |id| *id);
-        let shards = groups.into_iter().map(async |(shard, ids)| {
-            let (database, mut advances) = (&self.databases.shards()[usize::from(shard)], Advances::new());
-            for ids in ids.chunks(STORED_AT_ONCE) {
-                advances.extend(advance_each(database, scope, ids).await);
-            }
-            advances
-        });
+        let shards = groups
+            .into_iter()
+            .map(async |(shard, ids)| advance_all(&self.databases.shards()[usize::from(shard)], scope, ids).await);
         join_all(shards).await.into_iter().flatten().collect()
     }
 }
@@ -139,8 +139,23 @@ async fn read(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<Projec
     Ok(found)
 }
 
-/// Advances executions of one shard together. If that fails, advances them one by one, so that one faulty execution
-/// does not fail the others.
+/// Advances executions of one shard in groups. The size of the states bounds a group, so that the memory is bounded.
+async fn advance_all(shard: &Database, scope: &Scope, mut ids: Vec<Id>) -> Advances {
+    let (mut advances, mut at_once) = (Advances::new(), STORED_AT_ONCE);
+    while !ids.is_empty() {
+        let group = ids.split_off(ids.len().saturating_sub(at_once));
+        let done = advance_each(shard, scope, &group).await;
+        ids.extend(group.iter().filter(|id| !done.contains_key(id)));
+        // After large states, no more are requested than there was room for, and then twice as many each time.
+        let had_room = done.len() == group.len();
+        at_once = if had_room { STORED_AT_ONCE.min(2 * at_once) } else { done.len().max(1) };
+        advances.extend(done);
+    }
+    advances
+}
+
+/// Advances executions of one shard together, without those for which there is no room. If that fails, advances them one
+/// by one, so that one faulty execution does not fail the others.
 async fn advance_each(shard: &Database, scope: &Scope, ids: &[Id]) -> Advances {
     let error = match advance(shard, scope, ids).await {
         Ok(advances) => return advances,
@@ -158,11 +173,15 @@ async fn advance_each(shard: &Database, scope: &Scope, ids: &[Id]) -> Advances {
     advances
 }
 
+/// Advances executions together. Returns no result for those for which there is no room; one always has room.
 async fn advance(shard: &Database, scope: &Scope, ids: &[Id]) -> Result<Advances, StorageError> {
     let numbers: Vec<i64> = ids.iter().map(|id| id.get()).collect();
-    let found = read(shard, scope, &numbers).await?;
+    let (found, left) = snapshots::read_within(shard, scope, &numbers, ADVANCED_BYTES, FOLD_LIMIT).await?;
+    found.iter().for_each(note_defect);
     crash_point::reach("advance.read");
-    let mut advances: Advances = ids.iter().map(|id| (*id, Err(unknown(*id).into()))).collect();
+    let without_room = |id: &Id| left.contains(&id.get());
+    let mut advances: Advances =
+        ids.iter().filter(|id| !without_room(id)).map(|id| (*id, Err(unknown(*id).into()))).collect();
     advances.extend(found.iter().map(|one| (one.execution_id, outcome(one))));
     let stale = |one: &Projected| one.projection.is_execution() && (one.folded > 0 || one.snapshot.is_none());
     let stale: Vec<Projected> = found.into_iter().filter(stale).collect();

@@ -1,9 +1,10 @@
 //! Fill of the executions' list from the logs of a shard.
 //!
 //! Executions that NoETL's own server wrote have only a log, and no projector received the events from before the feed
-//! began. A pass over all logs advances each execution that the list lacks, which stores its row and its snapshot. The
-//! pass is idempotent. Its position is stored after each page, so a crash repeats at most one page. Executions that start
-//! after the feed began are left to the projector.
+//! began. A restored database may lack states whose messages the projector has acknowledged. A pass over all logs advances
+//! each execution that the list lacks, or has without its last event, which stores its row and its snapshot. The pass is
+//! idempotent. Its position is stored after each page, so a crash repeats at most one page. Executions that start after
+//! the feed began are left to the projector.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -80,23 +81,23 @@ impl ReadModel {
         Ok(FillOutcome::Done(progress))
     }
 
-    /// Advances the executions of a page that the list lacks. Returns the number of rows that were stored. An execution
-    /// that can't be advanced does not stop the pass; reads still find it in its log.
+    /// Advances the executions of a page that the list lacks, or has without their last events. Returns the number of
+    /// rows that were stored. An execution that can't be advanced does not stop the pass; reads still find it in its log.
     async fn advance(&self, logs: &[FillLog]) -> Result<i64, ServiceError> {
-        let unlisted: BTreeSet<Id> =
-            logs.iter().filter(|log| log.unlisted).map(|log| Id::new(log.execution_id)).collect();
-        if unlisted.is_empty() {
+        let outdated: BTreeSet<Id> =
+            logs.iter().filter(|log| log.outdated).map(|log| Id::new(log.execution_id)).collect();
+        if outdated.is_empty() {
             return Ok(0);
         }
         let mut filled = 0;
-        for (id, outcome) in self.projections.advance(unlisted, &Scope::Unrestricted).await {
+        for (id, outcome) in self.projections.advance(outdated, &Scope::Unrestricted).await {
             match outcome {
                 Ok(_) => filled += 1,
                 Err(error) if error.unavailable().is_some() => return Err(error),
                 // The log is not an execution's.
                 Err(error) if error.is_rejection() => {}
                 Err(error) => {
-                    tracing::warn!(execution_id = %id, error = %WithCauses(&error), "an execution stays without a list row");
+                    tracing::warn!(execution_id = %id, error = %WithCauses(&error), "an execution can't be listed");
                 }
             }
         }
@@ -123,7 +124,7 @@ impl fmt::Display for FillOutcome {
             Self::Elsewhere => f.write_str("another process fills the list of this shard"),
             Self::UpToDate => f.write_str("no pass over the logs is due"),
             Self::Done(FillProgress { checked, filled, .. }) => {
-                write!(f, "checked {checked} logs and added {filled} executions to the list")
+                write!(f, "checked {checked} logs and added or updated {filled} executions in the list")
             }
         }
     }

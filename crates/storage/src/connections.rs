@@ -69,8 +69,9 @@ struct Shared {
 /// Planning of prepared statements in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Planning {
-    /// PostgreSQL decides for each execution whether it plans the statement again, for the values of its parameters.
-    /// Needed by statements whose best index depends on their parameters.
+    /// PostgreSQL decides for each execution whether it plans the statement again, for the values of its parameters,
+    /// unless the database or the role has a setting for it. Needed by statements whose best index depends on their
+    /// parameters.
     ForValues,
     /// A statement is planned once for each connection. For a short statement on few rows, planning would take several
     /// times as long as its execution. PostgreSQL would plan it again each time, because it estimates that an array
@@ -81,7 +82,7 @@ pub(super) enum Planning {
 impl Planning {
     const fn statement(self) -> &'static str {
         match self {
-            Self::ForValues => "SET plan_cache_mode = auto",
+            Self::ForValues => "RESET plan_cache_mode",
             Self::Once => "SET plan_cache_mode = force_generic_plan",
         }
     }

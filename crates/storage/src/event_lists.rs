@@ -102,7 +102,7 @@ impl<'a> Conditions<'a> {
 ///
 /// A kind consists of the first columns of an index, which are `keys`, type and status. `prefixes` has the wanted values
 /// of `keys`, and `index` is the condition of the partial index. The conditions that are compared row by row are in a
-/// `CASE`, and the time in each index is another expression, for the reasons that [`super::execution_sources`] names.
+/// `CASE`, and the time in each index is another expression, for the reasons that [`super::execution_select`] names.
 macro_rules! in_all_logs {
     (
         $query:ident!($($row:ty)?), $filter:expr, $conditions:expr, $range:expr,

@@ -1,7 +1,9 @@
 //! Lists of executions and their counts, from the read model.
 
 use super::error::StorageError;
-use super::execution_sources::{Owners, Parameters, Source, Window, along, along_window, id_ranges, select};
+use super::execution_along::{along, along_window};
+use super::execution_select::select;
+use super::execution_sources::{Owners, Parameters, Source, Window, id_ranges};
 use super::executions::{ExecutionRow, stored_names};
 use super::pools::Database;
 use noetl_domain::execution::Status;
@@ -89,10 +91,10 @@ async fn pages(shard: &Database, parameters: Option<Parameters<'_>>) -> Result<V
         };
     }
     match (parameters.window(), parameters.range.descending) {
-        (Some(window), true) => along_window!(selected, descending, window, parameters.source),
-        (Some(window), false) => along_window!(selected, ascending, window, parameters.source),
-        (None, true) => along!(selected, descending, parameters.source),
-        (None, false) => along!(selected, ascending, parameters.source),
+        (Some(window), true) => along_window!(selected, (page " DESC"), window, parameters.source),
+        (Some(window), false) => along_window!(selected, (page ""), window, parameters.source),
+        (None, true) => along!(selected, (page " DESC"), parameters.source),
+        (None, false) => along!(selected, (page ""), parameters.source),
     }
 }
 
@@ -191,8 +193,8 @@ async fn counts(shard: &Database, parameters: Option<Parameters<'_>>) -> Result<
         };
     }
     match parameters.window() {
-        Some(window) => along_window!(counted, unordered, window, parameters.source),
-        None => along!(counted, unordered, parameters.source),
+        Some(window) => along_window!(counted, (any " DESC"), window, parameters.source),
+        None => along!(counted, (any " DESC"), parameters.source),
     }
 }
 
@@ -240,8 +242,8 @@ pub async fn stats(
         };
     }
     match parameters.window() {
-        Some(window) => along_window!(counted, unordered, window, parameters.source),
-        None => along!(counted, unordered, parameters.source),
+        Some(window) => along_window!(counted, (any " DESC"), window, parameters.source),
+        None => along!(counted, (any " DESC"), parameters.source),
     }
 }
 

@@ -15,7 +15,7 @@ use super::pools::Database;
 
 /// Indexes on plain tables: name, table, and the rest of the definition.
 const PLAIN: &[(&str, &str, &str)] = &[
-    // For lists. See `execution_sources`: each has a place of its own as the second argument of `list_time`.
+    // For lists. See `execution_select`: each has a place of its own as the second argument of `list_time`.
     ("execution_time_idx", "noetl.execution", "(noetl.list_time(start_time), execution_id)"),
     (
         "execution_parent_status_idx",

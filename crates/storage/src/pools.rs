@@ -26,6 +26,7 @@ use noetl_domain::shard::{ShardIndex, ShardMap};
 /// Time after which an operation fails. It is below 5 s, the time within which a mutation responds. Other times depend on
 /// it: docs/times.md.
 const OPERATION_DEADLINE: Duration = Duration::from_secs(4);
+/// Time after which a probe of a database fails.
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 /// Time after which the renewal of a lease fails. It is short, so that a renewal over a lost connection is repeated over
 /// another one before the lease expires.

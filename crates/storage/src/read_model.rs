@@ -35,8 +35,9 @@ pub struct FillProgress {
 pub struct FillLog {
     /// Its execution id.
     pub execution_id: i64,
-    /// Whether the list lacks it or has it without its tenant, and it is not the log of a source subscription.
-    pub unlisted: bool,
+    /// Whether the list lacks it, or has it without its tenant or without its last event, and it is not the log of a
+    /// source subscription.
+    pub outdated: bool,
 }
 
 impl<'a> Fill<'a> {
@@ -48,7 +49,8 @@ impl<'a> Fill<'a> {
     }
 
     /// Returns the pass that is due: one that was interrupted, or a new one. A pass that began before the feed is
-    /// repeated when the feed has begun, and without a feed every `repeat_seconds`. `Ok(None)`: none is due.
+    /// repeated when the feed has begun, and without a feed every `repeat_seconds`. Another one is due after the feed was
+    /// bound to a restored database ([`super::tail::rewind`]). `Ok(None)`: none is due.
     #[tracing::instrument(
         level = "debug", name = "sql.read_model.begin", skip_all,
         fields(database = %self.shard.name())
@@ -92,13 +94,16 @@ impl<'a> Fill<'a> {
                )
                SELECT execution_id AS "execution_id!",
                       -- Not as NOT EXISTS, for which the planner may read whole tables into a hash.
-                      ((SELECT (listed.tenant_id, listed.organization_id) <> ('default', 'default')
-                               OR (SELECT (owner.tenant_id, owner.organization_id) = ('default', 'default')
-                                   FROM noetl.log_owner(page.execution_id) AS owner)
+                      ((SELECT ((listed.tenant_id, listed.organization_id) <> ('default', 'default')
+                                OR (SELECT (owner.tenant_id, owner.organization_id) = ('default', 'default')
+                                    FROM noetl.log_owner(page.execution_id) AS owner))
+                               AND coalesce(listed.last_event_id, 9223372036854775807)
+                                   >= (SELECT event_id FROM noetl.event WHERE execution_id = page.execution_id
+                                       ORDER BY event_id DESC LIMIT 1)
                         FROM noetl.execution AS listed WHERE listed.execution_id = page.execution_id) IS NOT TRUE
                        AND (SELECT 1 FROM noetl.event
                             WHERE execution_id = page.execution_id AND event_type = 'subscription.registered'
-                            LIMIT 1) IS NULL) AS "unlisted!"
+                            LIMIT 1) IS NULL) AS "outdated!"
                FROM (SELECT execution_id FROM log LIMIT $2) AS page"#,
             after,
             limit,

@@ -25,7 +25,7 @@ pub(super) const UNLIMITED: [(&str, &str); 8] = [
 
 /// Additional settings of pooled sessions. The timeouts bound how long the locks of a lost client are held, and how long
 /// an abandoned statement runs.
-pub(super) const POOLED: [(&str, &str); 6] = [
+pub(super) const POOLED: [(&str, &str); 7] = [
     // Commits of the tail cursor and the claims must survive a crash, so they do not rely on the server's default.
     ("synchronous_commit", "on"),
     // JIT compilation would take longer than any statement here, even if the planner estimates a high cost.
@@ -33,6 +33,8 @@ pub(super) const POOLED: [(&str, &str); 6] = [
     // Every statement finds its rows by an index. Plans are cached: a plan that was made while a table was empty could
     // use a sequential scan, and would keep it when the table is large.
     ("enable_seqscan", "off"),
+    // For the same reason: a bitmap would read all rows of a list to return a page of them.
+    ("enable_bitmapscan", "off"),
     ("lock_timeout", "3500ms"),
     ("statement_timeout", "8s"),
     ("idle_in_transaction_session_timeout", "6s"),

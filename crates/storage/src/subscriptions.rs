@@ -322,25 +322,41 @@ pub async fn count(
 ) -> Result<i64, StorageError> {
     let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
     let ids = restricted_ids(shard, filter).await?;
-    let count = sqlx::query_scalar!(
-        r#"SELECT count(*) AS "count!" FROM (
-               SELECT 1 FROM noetl.source_subscription
-               WHERE ($1::text[] IS NULL OR state = ANY($1))
-                 AND ($2::text IS NULL OR starts_with(path, $2))
-                 AND ($3::bigint[] IS NULL OR id = ANY($3))
-                 AND ($5::text IS NULL OR tenant_id = $5)
-                 AND ($6::text IS NULL OR tenant_id = $6) AND ($7::text IS NULL OR organization_id = $7)
-               LIMIT $4
-           ) AS counted"#,
-        states.as_deref(),
-        filter.path_prefix,
-        ids.as_deref(),
-        limit,
-        scope.tenant(),
-        filter.tenant_id,
-        filter.organization_id,
-    );
-    shard.run(count.fetch_one(shard.planned_once())).await
+    macro_rules! counted {
+        ($source:literal) => {
+            sqlx::query_scalar!(
+                r#"SELECT count(*) AS "count!" FROM (
+                       SELECT 1 FROM "#
+                    + $source
+                    + " WHERE ($1::text[] IS NULL OR state = ANY($1))
+                         AND ($2::text IS NULL OR starts_with(path, $2))
+                         AND ($3::bigint[] IS NULL OR id = ANY($3))
+                         AND ($5::text IS NULL OR tenant_id = $5)
+                         AND ($6::text IS NULL OR tenant_id = $6) AND ($7::text IS NULL OR organization_id = $7)
+                       LIMIT $4
+                   ) AS counted",
+                states.as_deref(),
+                filter.path_prefix,
+                ids.as_deref(),
+                limit,
+                scope.tenant(),
+                filter.tenant_id,
+                filter.organization_id,
+            )
+            .fetch_one(shard.planned_once())
+        };
+    }
+    if ids.is_some() {
+        shard
+            .run(counted!(
+                "(SELECT subscription.* FROM (SELECT DISTINCT unnest($3::bigint[]) AS wanted) AS id CROSS JOIN LATERAL (
+                      SELECT * FROM noetl.source_subscription WHERE id = wanted LIMIT 1
+                  ) AS subscription) AS found"
+            ))
+            .await
+    } else {
+        shard.run(counted!("noetl.source_subscription")).await
+    }
 }
 
 impl LockedLog<'_> {

@@ -259,8 +259,11 @@ pub async fn clear_error(shard: &Database, fence: i64) -> Result<(), StorageErro
 }
 
 /// Sets the cursor to another position and epoch, and binds it to this database. `Ok(false)`: the fence was raised.
+///
+/// With `restored`, another pass fills the executions' list. The projector may have acknowledged messages whose states
+/// this database does not have, and their events are not published again.
 #[tracing::instrument(level = "debug", name = "sql.tail.rewind", skip_all, fields(database = %shard.name()))]
-pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, StorageError> {
+pub async fn rewind(shard: &Database, back: &TailCursor, restored: bool) -> Result<bool, StorageError> {
     let update = sqlx::query!(
         "WITH bound AS (
              UPDATE noetl.tail_cursor
@@ -274,6 +277,8 @@ pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, Storage
              RETURNING fence
          ), renumbered AS (
              DELETE FROM noetl.tail_renumbering WHERE EXISTS (SELECT FROM bound)
+         ), filled AS (
+             DELETE FROM noetl.read_model_fill WHERE $12 AND EXISTS (SELECT FROM bound)
          )
          INSERT INTO noetl.tail_anchor (singleton) SELECT true FROM bound
          ON CONFLICT (singleton) DO UPDATE SET tx_id = excluded.tx_id",
@@ -288,6 +293,7 @@ pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, Storage
         back.overlap.map(|overlap| overlap.from),
         back.overlap.map(|overlap| overlap.discard_from),
         back.overlap.map(|overlap| overlap.discard_to),
+        restored,
     );
     Ok(shard.run(update.execute(shard.leases())).await?.rows_affected() == 1)
 }

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use noetl_local::{NatsOptions, NatsServer, Postgres};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::process::Command;
@@ -82,11 +82,15 @@ impl Deployment {
 
     /// Changes the settings to the databases with the same names on another PostgreSQL server.
     pub fn move_to(&mut self, server: &Postgres) {
+        let separate = !self.shard_dsns.contains(&self.cluster_dsn);
         for dsn in std::iter::once(&mut self.cluster_dsn).chain(&mut self.shard_dsns) {
             *dsn = server.dsn(dsn.rsplit('/').next().unwrap());
         }
         self.env.retain(|(name, _)| name != "NOETL_CLUSTER_DSN");
         self.env.push(("NOETL_CLUSTER_DSN".to_owned(), self.cluster_dsn.clone()));
+        if separate {
+            self.configure_shards(&self.shard_dsns.clone());
+        }
     }
 
     /// Creates an empty database and names it as the last shard in the settings. Running replicas keep their settings.
@@ -122,6 +126,17 @@ impl Deployment {
         let document = serde_json::from_slice(&output.stdout);
         let document = document.unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
         (output.status.code().unwrap(), document)
+    }
+
+    /// Runs `check --repair`, which must leave only differences that the servers handle when they start.
+    pub async fn repair(&self) {
+        let (code, found) = self.check(&["--repair"]).await;
+        assert_eq!(code, 0, "{found:#}");
+        let (_, found) = self.check(&[]).await;
+        assert_eq!(found["unchecked"], json!([]), "{found:#}");
+        for difference in found["differences"].as_array().unwrap() {
+            assert_eq!(difference["repairedBy"], "servers", "{found:#}");
+        }
     }
 
     /// Starts a replica.

@@ -140,6 +140,16 @@ impl Reader {
         })
     }
 
+    /// Reads until a client that handles the gaps of new epochs has exactly the given events. Fails if it has one twice.
+    pub async fn until_kept(&mut self, committed: &BTreeSet<Key>) {
+        let has_all = |kept: &[(u64, u64, Key)]| {
+            kept.len() >= committed.len() && kept.iter().map(|kept| kept.2).collect::<BTreeSet<_>>() == *committed
+        };
+        let read = async { while !has_all(&self.kept) && self.step().await.is_some() {} };
+        let _ = tokio::time::timeout(WAIT_TIMEOUT, read).await;
+        self.assert_kept_exactly(committed);
+    }
+
     /// Reads until one more event was delivered. Returns `false` if the connection ends before.
     pub async fn next_event(&mut self) -> bool {
         let before = self.seen.len();

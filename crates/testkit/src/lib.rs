@@ -16,9 +16,12 @@ mod clock;
 pub mod copies;
 mod database_rows;
 mod deployment;
+pub mod dumps;
 pub mod feed;
 pub mod levels;
 mod live;
+mod many_rows;
+mod memory;
 pub mod messages;
 pub mod outbox;
 pub mod plans;
@@ -32,6 +35,7 @@ mod server;
 pub mod sources;
 mod tokens;
 pub mod traffic;
+mod watched_check;
 pub mod worker;
 pub mod writer;
 
@@ -42,6 +46,7 @@ pub use live::{Handshake, Live};
 pub use postgres::{NOT_DURABLE, own_postgres};
 pub use server::{Server, binary, capitalized, execute_input, sleep_in_scenario};
 pub use tokens::TokenFile;
+pub use watched_check::Checked;
 
 use std::time::Duration;
 

@@ -42,6 +42,15 @@ impl PlanLog {
     }
 }
 
+/// Returns the number of rows that a plan read from tables.
+pub fn rows_read(node: &Value) -> f64 {
+    let number = |name: &str| node[name].as_f64().unwrap_or(0.0);
+    let read = number("Actual Rows") + number("Rows Removed by Filter") + number("Rows Removed by Index Recheck");
+    let is_scan = node["Relation Name"].is_string() && node["Node Type"] != "ModifyTable";
+    let own = if is_scan { read * number("Actual Loops") } else { 0.0 };
+    own + node["Plans"].as_array().into_iter().flatten().map(rows_read).sum::<f64>()
+}
+
 /// Starts a deployment of one database, without autovacuum, on a PostgreSQL server that logs every plan. The server must
 /// live as long as the deployment, and its folder longer.
 pub async fn deployment_with_plans() -> (Deployment, PlanLog, (Postgres, TempDir)) {
@@ -58,6 +67,7 @@ pub async fn deployment_with_plans() -> (Deployment, PlanLog, (Postgres, TempDir
         ])
     );
     deployment.cluster_dsn = server.dsn("own");
+    deployment.shard_dsns = vec![deployment.cluster_dsn.clone()];
     deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), deployment.cluster_dsn.clone()));
     deployment.migrate().await;
     let log = PlanLog::open(&folder.path().join("postgres/log"));

@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 use sqlx::{Executor, PgConnection, Postgres};
 
-use super::{Server, eventually};
+use super::{Deployment, Server, eventually};
 
-/// Settings that turn the projector and the event stream off, so that only the test advances projections.
+/// Settings that turn the projector and the event stream off. Then only the test advances projections, and once, when a
+/// server has started, the fill of the executions' list ([`Deployment::replica_without_projector`] waits for it).
 pub const NO_PROJECTOR_NO_STREAM: [(&str, &str); 2] =
     [("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
 
@@ -20,6 +21,18 @@ pub const ADVANCE_PROJECTIONS: &str = "mutation($ids: [ID!]!) { advanceProjectio
     results { index executionId advanced { version appliedCount folded } userErrors { code message field retryable } }
     userErrors { code field }
 } }";
+
+impl Deployment {
+    /// Starts a server that never advances an execution by itself: it has no projector, and its fill of the executions'
+    /// list has ended.
+    pub async fn replica_without_projector(&self) -> Server {
+        let server = self.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+        for shard in 0..self.shard_dsns.len() {
+            fill_has_ended(&mut self.shard(shard).await).await;
+        }
+        server
+    }
+}
 
 impl Server {
     /// Registers a playbook, starts an execution of it, and returns the execution's id.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::{Live, WAIT_TIMEOUT, eventually};
+use super::{Live, WAIT_TIMEOUT, eventually, memory};
 
 /// Returns the path of the server's program. Cargo builds it before the tests and benchmarks, with the same profile,
 /// into a folder above their own programs (`target/debug/noetl-graphql` for `target/debug/deps/it-…`).
@@ -57,6 +57,11 @@ impl Server {
     /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("the process runs")
+    }
+
+    /// Returns the largest resident memory that the process has had, in bytes (Linux).
+    pub fn peak_memory(&self) -> u64 {
+        memory::peak(self.pid()).expect("the process runs")
     }
 
     /// Requests a path with GET.

@@ -33,7 +33,9 @@ const PLAYBOOK: &str = "samples/orders/process";
 const WATCH: Duration = Duration::from_millis(500);
 /// Time by which a start may be late without shifting the following ones.
 const SLACK: Duration = Duration::from_millis(100);
+/// First pause before a failed call is repeated; it doubles up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(200);
+/// Longest pause before a failed call is repeated.
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
 /// Options of `demo`.

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::Outcome;
 
+/// Interval of the updates on a terminal.
 const ON_TERMINAL: Duration = Duration::from_millis(100);
+/// Interval of the lines elsewhere.
 const ELSEWHERE: Duration = Duration::from_secs(5);
 
 /// Counts of the messages so far.

@@ -17,8 +17,9 @@ use super::script::{self, Draft, FailureMode};
 use super::{Outcome, with_retries};
 use noetl_runtime::clock;
 
-/// Intervals, in executions, at which one has retried failures (`MIXED`) or fails (`BAD`).
+/// Interval, in executions, at which one has retried failures (`MIXED`).
 const MIXED_EVERY: u64 = 4;
+/// Interval, in executions, at which one fails (`BAD`).
 const BAD_EVERY: u64 = 15;
 
 /// Runs executions.

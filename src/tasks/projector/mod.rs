@@ -52,6 +52,7 @@ const PULL_EXPIRY: Duration = Duration::from_secs(20);
 /// Number of deliveries after which a message is given up if its execution can't be stored although the databases are
 /// available.
 const MAX_DELIVERIES: u32 = 8;
+/// Pause after a failure, and before a message is delivered again; the latter doubles up to [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(1);
 /// Longest pause before a message is delivered again.
 const MAX_RETRY: Duration = Duration::from_mins(1);

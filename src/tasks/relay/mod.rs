@@ -39,7 +39,9 @@ const WINDOW: usize = 256;
 const CLAIMANT: &str = "outbox-relay";
 /// Shortest idle poll interval; it doubles up to [`IDLE_POLL`].
 const BUSY_POLL: Duration = Duration::from_millis(20);
+/// Longest idle poll interval.
 const IDLE_POLL: Duration = Duration::from_secs(1);
+/// Pause after a failure.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// Relay of one shard on this replica.

@@ -27,6 +27,7 @@ const CONTENT_TYPE: &str = "Content-Type";
 /// unchanged. Workers that only listen remove no messages, so messages expire by age.
 const STREAM: &str = "noetl_executions";
 const SUBJECTS: &str = "noetl.executions.>";
+/// Age at which messages of the stream expire.
 const RETENTION: Duration = Duration::from_hours(24);
 /// Dedup window, longer than a lease and the longest backoff, so that the stream recognises a row that is published
 /// again.

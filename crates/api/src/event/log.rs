@@ -48,7 +48,8 @@ pub async fn log(
     Ok(connection_of_log(list, page).with(cursor))
 }
 
-/// Returns a page of the events of all logs that the caller may read, newest first.
+/// Returns a page of the events of all logs that the caller may read, newest first. A filter with a text is refused: a
+/// text is searched for within one log only.
 pub async fn newest_events(
     ctx: &Context<'_>,
     filter: Option<EventFilter>,

@@ -1,7 +1,9 @@
 //! Executions in the state that their logs have now.
 //!
 //! The list of executions follows the logs after a moment. A reader of updates must not wait for it, because no later
-//! event may come. So the end is read from the log, and if the list lacks the reader's event, the log is folded.
+//! event may come. So the end is read from the log, and the log of an execution that has not ended is folded. The last
+//! event of the list's row does not show whether the row includes the reader's event: an event can get a smaller id than
+//! events that were committed before it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +13,7 @@ use tokio::time::timeout;
 use crate::context::Services;
 use crate::errors::field_error;
 use crate::updates::Found;
-use crate::updates::list::{Changed, Row};
+use crate::updates::list::Row;
 use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
@@ -29,16 +31,13 @@ pub struct CurrentExecution {
     pub row: ExecutionRow,
     /// Its end, if the list does not show it yet.
     pub end: Option<End>,
-    /// Last event that the state includes.
-    version: Id,
 }
 
 impl CurrentExecution {
     /// Returns an execution as the list shows it.
     #[must_use]
     pub fn listed(row: ExecutionRow) -> Self {
-        let version = Id::new(row.last_event_id.unwrap_or_default());
-        Self { row, end: None, version }
+        Self { row, end: None }
     }
 
     /// Returns an execution that was read with its end.
@@ -53,7 +52,7 @@ impl CurrentExecution {
     /// Returns the execution in a state of its log.
     fn in_state(self, status: Status, end: Option<End>) -> Self {
         let end_time = end.as_ref().map_or(self.row.end_time, |end| Some(end.at));
-        Self { row: ExecutionRow { status: status.as_str().to_owned(), end_time, ..self.row }, end, ..self }
+        Self { row: ExecutionRow { status: status.as_str().to_owned(), end_time, ..self.row }, end }
     }
 
     fn status(&self) -> Status {
@@ -67,7 +66,7 @@ impl Row for CurrentExecution {
     }
 
     fn version(&self) -> Id {
-        self.version
+        Id::new(self.row.last_event_id.unwrap_or_default())
     }
 
     fn position(&self) -> ListPosition {
@@ -82,34 +81,25 @@ impl Row for CurrentExecution {
 /// Errors by shard.
 type Failures = BTreeMap<ShardIndex, ServiceError>;
 
-/// Returns the current states of executions in the scope, in the order of `changed`.
-pub async fn read(services: &Services, changed: &[Changed], scope: &Scope) -> Result<Vec<Found<CurrentExecution>>> {
-    let ids: Vec<Id> = changed.iter().map(|changed| changed.id).collect();
-    let (rows, mut failed) = services.executions.by_ids(&ids, scope).await;
+/// Returns the current states of executions in the scope, in the order of `ids`.
+pub async fn read(services: &Services, ids: &[Id], scope: &Scope) -> Result<Vec<Found<CurrentExecution>>> {
+    let (rows, mut failed) = services.executions.by_ids(ids, scope).await;
     let mut found: HashMap<Id, CurrentExecution> =
         rows.into_iter().map(|(id, current)| (id, CurrentExecution::of_row(current))).collect();
     read_reasons(services, &mut found, scope, &mut failed).await;
-    let is_behind = |changed: &&Changed| {
-        found
-            .get(&changed.id)
-            .is_some_and(|current| !current.has_ended() && changed.event.is_none_or(|event| current.version < event))
-    };
-    let behind: Vec<Id> = changed.iter().filter(is_behind).map(|changed| changed.id).collect();
-    fold(services, &behind, &mut found, scope).await;
+    let running: Vec<Id> = found.iter().filter(|(_, current)| !current.has_ended()).map(|(id, _)| *id).collect();
+    fold(services, &running, &mut found, scope).await;
     let unreadable = |error: &ServiceError| error.unavailable().is_some() || error.timed_out().is_some();
     let down: Vec<ShardIndex> = failed.iter().filter(|(_, error)| unreadable(error)).map(|(shard, _)| *shard).collect();
     if let Some(error) = failed.into_values().find(|error| !unreadable(error)) {
         return Err(field_error(error));
     }
-    let result = |changed: &Changed| match found.remove(&changed.id) {
-        _ if down.contains(&services.databases.index_of(changed.id)) => Found::Unavailable,
-        Some(current) => {
-            let version = changed.event.map_or(current.version, |event| event.max(current.version));
-            Found::Row(CurrentExecution { version, ..current })
-        }
+    let result = |id: &Id| match found.remove(id) {
+        _ if down.contains(&services.databases.index_of(*id)) => Found::Unavailable,
+        Some(current) => Found::Row(current),
         None => Found::Missing,
     };
-    Ok(changed.iter().map(result).collect())
+    Ok(ids.iter().map(result).collect())
 }
 
 /// Reads the reasons of the ends that the list does not show yet.
@@ -132,8 +122,8 @@ async fn read_reasons(
     }
 }
 
-/// Folds the logs of executions whose list rows may lack an event. An execution whose log can't be folded in time is
-/// shown as the list has it.
+/// Folds the logs of executions, because their list rows may lack events. An execution whose log can't be folded in
+/// time is shown as the list has it.
 async fn fold(services: &Services, ids: &[Id], found: &mut HashMap<Id, CurrentExecution>, scope: &Scope) {
     if ids.is_empty() {
         return;

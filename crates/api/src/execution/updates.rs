@@ -13,7 +13,7 @@ use crate::deadline::with_deadline;
 use crate::errors::field_error;
 use crate::live::{read_error, wait_until_caught_up};
 use crate::shared_reads::{Read, Wanted};
-use crate::updates::list::{Changed, Followed, ObjectReads, PageReads, Row};
+use crate::updates::list::{Followed, ObjectReads, PageReads, Row};
 use crate::updates::{Found, Update, UpdateKind};
 use noetl_domain::event::EventFilter;
 use noetl_domain::ids::Id;
@@ -58,8 +58,6 @@ pub(super) struct Watch {
 #[derive(Debug, Default, Clone, Copy)]
 struct Changes {
     position: Position,
-    /// Last event, by id.
-    event: Option<Id>,
     /// Whether events are missing.
     gap: bool,
 }
@@ -111,7 +109,7 @@ async fn next_changes(
     feed: &mut (impl Stream<Item = Result<Item, ReadError>> + Unpin),
     before: Changes,
 ) -> Result<Changes> {
-    let mut changes = Changes { event: None, gap: false, ..before };
+    let mut changes = Changes { gap: false, ..before };
     loop {
         let item = feed.try_next().await.map_err(read_error)?;
         let mut is_change = item.is_some_and(|item| changes.add(item));
@@ -128,9 +126,8 @@ impl Changes {
     /// Adds an item. Returns whether it is a change.
     fn add(&mut self, item: Item) -> bool {
         match item {
-            Item::Event { position, live, .. } => {
+            Item::Event { position, .. } => {
                 self.position = self.position.max(position);
-                self.event = self.event.max(Some(live.event.event_id));
                 true
             }
             Item::Gap { gap, .. } => {
@@ -146,10 +143,8 @@ impl Changes {
 impl Watch {
     /// Reads the execution with these changes.
     async fn read(&self, changes: Changes) -> Result<Read<Found<CurrentExecution>>> {
-        let event = if changes.gap { None } else { changes.event };
-        let object = Changed { id: self.id, event };
-        let (services, scope) = (self.services.clone(), self.scope.clone());
-        let read = move |_: Vec<usize>| async move { current::read(&services, &[object], &scope).await };
+        let (id, services, scope) = (self.id, self.services.clone(), self.scope.clone());
+        let read = move |_: Vec<usize>| async move { current::read(&services, &[id], &scope).await };
         let wanted = Wanted { key: (self.id, self.scope.clone()), position: changes.position };
         let found = with_deadline(self.deadline, self.reads.read_all(vec![wanted], read)).await?;
         found.into_iter().next().ok_or_else(|| self.not_found())
@@ -206,7 +201,7 @@ impl Followed for FollowedExecutions {
         services.executions.total(filter, limit, scope).await
     }
 
-    async fn read(services: &Services, changed: &[Changed], scope: &Scope) -> Result<Vec<Found<CurrentExecution>>> {
-        current::read(services, changed, scope).await
+    async fn read(services: &Services, ids: &[Id], scope: &Scope) -> Result<Vec<Found<CurrentExecution>>> {
+        current::read(services, ids, scope).await
     }
 }

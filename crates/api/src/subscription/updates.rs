@@ -5,7 +5,7 @@ use async_graphql::Result;
 use crate::context::Services;
 use crate::errors::field_error;
 use crate::updates::Found;
-use crate::updates::list::{Changed, Followed, ObjectReads, PageReads, Row};
+use crate::updates::list::{Followed, ObjectReads, PageReads, Row};
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, REGISTERED, State};
@@ -86,20 +86,19 @@ impl Followed for FollowedSubscriptions {
         services.subscriptions.total(filter, limit, scope).await
     }
 
-    async fn read(services: &Services, changed: &[Changed], scope: &Scope) -> Result<Vec<Found<SubscriptionRow>>> {
-        let ids: Vec<Id> = changed.iter().map(|changed| changed.id).collect();
-        let (rows, failed) = services.subscriptions.by_ids(&ids, scope).await;
+    async fn read(services: &Services, ids: &[Id], scope: &Scope) -> Result<Vec<Found<SubscriptionRow>>> {
+        let (rows, failed) = services.subscriptions.by_ids(ids, scope).await;
         let unreadable = |error: &ServiceError| error.unavailable().is_some() || error.timed_out().is_some();
         let down: Vec<_> = failed.iter().filter(|(_, error)| unreadable(error)).map(|(shard, _)| *shard).collect();
         if let Some(error) = failed.into_values().find(|error| !unreadable(error)) {
             return Err(field_error(error));
         }
-        let result = |changed: &Changed| match rows.iter().find(|row| row.id == changed.id) {
+        let result = |id: &Id| match rows.iter().find(|row| row.id == *id) {
             Some(row) => Found::Row(row.clone()),
-            None if down.contains(&services.databases.index_of(changed.id)) => Found::Unavailable,
+            None if down.contains(&services.databases.index_of(*id)) => Found::Unavailable,
             None => Found::Missing,
         };
-        Ok(changed.iter().map(result).collect())
+        Ok(ids.iter().map(result).collect())
     }
 
     /// Returns the subscription in its state after this lifecycle event, even if later events exist.

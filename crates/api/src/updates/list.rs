@@ -49,15 +49,6 @@ pub trait Row: Clone + Send + Sync + 'static {
     fn has_ended(&self) -> bool;
 }
 
-/// An object to read after a change.
-#[derive(Debug, Clone, Copy)]
-pub struct Changed {
-    /// The object.
-    pub id: Id,
-    /// Its last event that the reader received; `None` if the reader received none.
-    pub event: Option<Id>,
-}
-
 /// A kind of list that readers follow.
 pub trait Followed: Send + Sync + 'static {
     /// Its objects.
@@ -90,10 +81,10 @@ pub trait Followed: Send + Sync + 'static {
         scope: &Scope,
         limit: i64,
     ) -> impl Future<Output = Result<Total, ServiceError>> + Send;
-    /// Returns the current states of objects, in the order of `changed`.
+    /// Returns the current states of objects, in the order of `ids`.
     fn read(
         services: &Services,
-        changed: &[Changed],
+        ids: &[Id],
         scope: &Scope,
     ) -> impl Future<Output = Result<Vec<Found<Self::Row>>>> + Send;
     /// Returns the state to show after an event.
@@ -205,11 +196,12 @@ impl<L: Followed> Follower<L> {
         L::EACH_EVENT || L::can_leave(&self.watch.filter)
     }
 
-    /// Returns whether the reader has received the state after these changes. An event that was published after the
-    /// reader joined may have a smaller id than one that the state includes.
+    /// Returns whether the reader has received the state after these changes. A state whose last event has a greater id
+    /// than theirs may lack them, unless the ids of a log ascend in the order of the commits.
     fn shows(&self, change: &Change) -> bool {
-        (L::EACH_EVENT || change.replayed)
-            && self.known.version(change.id).is_some_and(|version| version >= change.event.event_id)
+        let event = change.event.event_id;
+        let is_shown = |version| if L::EACH_EVENT { version >= event } else { change.replayed && version == event };
+        self.known.version(change.id).is_some_and(is_shown)
     }
 
     /// Returns the updates of the next page; `None` if nothing must be listed now.
@@ -254,12 +246,12 @@ impl<L: Followed> Follower<L> {
     async fn end(&mut self, pass: Pass) -> Result<Vec<Update<L::Row>>> {
         pass.shards.iter().for_each(|shard| self.outdated.remove(*shard));
         let gone = pass.unlisted.into_iter().filter(|id| pass.shards.contains(&self.shard_of(*id)));
-        let gone: Vec<Changed> = gone.map(|id| Changed { id, event: None }).collect();
+        let gone: Vec<Id> = gone.collect();
         let mut updates = Vec::new();
         for chunk in gone.chunks(CHUNK) {
             let read = L::read(&self.watch.services, chunk, &self.watch.scope);
             let found = with_deadline(self.watch.deadline, read).await?;
-            for (Changed { id, .. }, found) in chunk.iter().zip(found) {
+            for (id, found) in chunk.iter().zip(found) {
                 updates.extend(self.update(*id, found)?);
             }
         }
@@ -331,11 +323,10 @@ impl<L: Followed> ListWatch<L> {
     /// Returns the current states of changed objects. Readers share the reads.
     async fn read(&self, changes: &[Change]) -> Result<Vec<Read<Found<L::Row>>>> {
         let wanted = |change: &Change| Wanted { key: (change.id, self.scope.clone()), position: change.place.position };
-        let objects: Vec<Changed> =
-            changes.iter().map(|change| Changed { id: change.id, event: Some(change.event.event_id) }).collect();
+        let ids: Vec<Id> = changes.iter().map(|change| change.id).collect();
         let (services, scope) = (self.services.clone(), self.scope.clone());
         let read = move |missing: Vec<usize>| async move {
-            let missing: Vec<Changed> = missing.into_iter().filter_map(|index| objects.get(index).copied()).collect();
+            let missing: Vec<Id> = missing.into_iter().filter_map(|index| ids.get(index).copied()).collect();
             L::read(&services, &missing, &scope).await
         };
         self.reads.read_all(changes.iter().map(wanted).collect(), read).await

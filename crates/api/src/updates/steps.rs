@@ -32,7 +32,7 @@ pub(super) struct Place {
 pub(super) struct Change {
     /// The object.
     pub(super) id: Id,
-    /// Its last event, by id.
+    /// Its last delivered event. A later event of a log can have a smaller id.
     pub(super) event: Arc<Event<Text>>,
     /// Position of the last delivered event.
     pub(super) place: Place,
@@ -108,9 +108,7 @@ impl Steps {
                 });
                 change.replayed &= !self.caught_up;
                 change.place.position = change.place.position.max(position);
-                if live.event.event_id > change.event.event_id {
-                    change.event = live.event;
-                }
+                change.event = live.event;
             }
             // The list is read after the replay, so it has what the replay lacks.
             Item::Gap { shard, gap, .. } if self.caught_up => {

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use crate::publish::error::{PublishError, broker};
 use plain_json::{self as json, Typed};
 
+/// Time after which an acknowledgement of the broker counts as lost.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of pending acknowledgements.
 const AWAITED: usize = 8;

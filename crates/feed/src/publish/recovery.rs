@@ -42,6 +42,23 @@ const COMPARED_AT_ONCE: usize = 1_000;
 /// Time after its last message for which a promoted server counts as running, even if none of its leaders answers.
 const RIVAL_SILENCE: TimeDelta = TimeDelta::seconds(60);
 
+/// Part that lost events or went back in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LostBy {
+    Broker,
+    Database,
+}
+
+impl LostBy {
+    /// Returns the name in metrics.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Broker => "broker",
+            Self::Database => "database",
+        }
+    }
+}
+
 impl Tailer {
     /// Makes the cursor and the stream's end consistent and returns both.
     pub(super) async fn recover(
@@ -73,15 +90,22 @@ impl Tailer {
         Ok((cursor, end))
     }
 
-    /// Gives the events of a restored dump transaction ids of this server. Returns the cursor with snapshots that fit them.
-    async fn renumber(&self, publisher: &Publisher, cursor: TailCursor) -> Result<TailCursor, LeadershipLost> {
+    /// Gives the events of a restored dump transaction ids of this server. Returns the cursor with snapshots that fit
+    /// them. If the broker has lost messages too, the cursor is at the beginning of the feed and of the stream, so that
+    /// what the stream lacks is published again.
+    async fn renumber(&self, publisher: &Publisher, mut cursor: TailCursor) -> Result<TailCursor, LeadershipLost> {
         let rows = tail_restore::renumber(&self.database, &cursor).await?;
         tracing::warn!(shard = self.shard, rows, "gave the events of a restored database new transaction ids");
+        let lost = self.lost_stream(publisher, &mut cursor).await? || self.lost_messages(publisher, &cursor).await?;
         let (origin, done) = tail_restore::numbered();
-        // The batches of the old server can't be read again. What the stream lacks of them is not published again.
-        let last_sequence = cursor.last_sequence.min(publisher.sequence().await?.cast_signed());
-        let stream_created = Some(publisher.created());
-        Ok(TailCursor { origin, done, target: None, last_sequence, stream_created, ..cursor })
+        if lost {
+            self.last_left(publisher).await?;
+            tracing::error!(shard = self.shard, recorded = cursor.last_sequence, "the broker lost acknowledged events");
+            let done = origin.clone();
+            return Ok(TailCursor { origin, done, target: None, last_sequence: 0, overlap: None, ..cursor });
+        }
+        // The batches of the old server can't be read again.
+        Ok(TailCursor { origin, done, target: None, ..cursor })
     }
 
     /// Checks the stream of a feed that has published nothing. Fails if the stream belongs to another feed.
@@ -124,6 +148,14 @@ impl Tailer {
         if end.sequence < floor { Err(LeadershipLost::BrokerLost) } else { Ok(end) }
     }
 
+    /// Returns whether the stream ends before the last sequence in the cursor.
+    async fn lost_messages(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<bool, LeadershipLost> {
+        match self.look(publisher, cursor).await {
+            Err(LeadershipLost::BrokerLost) => Ok(true),
+            looked => looked.map(|_| false),
+        }
+    }
+
     /// Continues after the messages that another state of the database published after the cursor's position. Those
     /// whose events this database has are not published again. If it lacks one of the events, or if it is a restored
     /// dump, a new epoch begins.
@@ -152,7 +184,7 @@ impl Tailer {
                 epoch = cursor.feed_epoch,
                 "the database was promoted or went back in time, and has every published event; publishing continues"
             );
-            return self.store(TailCursor { history: History::Same, ..cursor }).await;
+            return self.store(TailCursor { history: History::Same, ..cursor }, true).await;
         }
         cursor.feed_epoch += 1;
         tracing::error!(
@@ -162,7 +194,7 @@ impl Tailer {
             discard_from = lost,
             "the database was restored or failed over and lacks published events; publishing in a new epoch"
         );
-        self.go_to(TailCursor { history: History::Same, ..cursor }, "database").await
+        self.go_to(TailCursor { history: History::Same, ..cursor }, LostBy::Database).await
     }
 
     /// Returns the first sequence of a range whose event the database does not have. A range that is too long to be
@@ -193,11 +225,7 @@ impl Tailer {
     /// Goes back after the broker lost acknowledged messages, and starts a new epoch. Continues with the batch of the
     /// stream's last message, or, if none is left, with the beginning of the feed.
     async fn rewind(&self, publisher: &Publisher, cursor: TailCursor) -> Result<TailCursor, LeadershipLost> {
-        let (end, recorded) = (publisher.sequence().await?, cursor.last_sequence);
-        let (last, foreign) = publisher.last_stored(1, end).await?;
-        if let (None, Some(owner)) = (&last, foreign.owner) {
-            return Err(StandBack::OtherFeed { stream: publisher.stream_name(), owner }.into());
-        }
+        let ((end, last), recorded) = (self.last_left(publisher).await?, cursor.last_sequence);
         let epoch = last.as_ref().map_or(0, |last| last.mark.epoch).max(cursor.feed_epoch) + 1;
         let mut back = TailCursor {
             done: cursor.origin.clone(),
@@ -218,17 +246,27 @@ impl Tailer {
             epoch,
             "the broker lost acknowledged events; publishing them again"
         );
-        self.go_to(back, "broker").await
+        self.go_to(back, LostBy::Broker).await
     }
 
-    async fn go_to(&self, cursor: TailCursor, lost_by: &'static str) -> Result<TailCursor, LeadershipLost> {
+    /// Returns the end of the stream and the last message of this feed. Fails if the stream belongs to another feed.
+    async fn last_left(&self, publisher: &Publisher) -> Result<(u64, Option<Stored>), LeadershipLost> {
+        let end = publisher.sequence().await?;
+        let (last, foreign) = publisher.last_stored(1, end).await?;
+        match (last, foreign.owner) {
+            (None, Some(owner)) => Err(StandBack::OtherFeed { stream: publisher.stream_name(), owner }.into()),
+            (last, _) => Ok((end, last)),
+        }
+    }
+
+    async fn go_to(&self, cursor: TailCursor, lost_by: LostBy) -> Result<TailCursor, LeadershipLost> {
         let shard = self.shard.to_string();
-        metrics::counter!("noetl_tailer_rewinds_total", "shard" => shard, "because" => lost_by).increment(1);
-        self.store(cursor).await
+        metrics::counter!("noetl_tailer_rewinds_total", "shard" => shard, "because" => lost_by.name()).increment(1);
+        self.store(cursor, lost_by == LostBy::Database).await
     }
 
-    async fn store(&self, cursor: TailCursor) -> Result<TailCursor, LeadershipLost> {
-        if tail::rewind(&self.database, &cursor).await? { Ok(cursor) } else { Err(LeadershipLost::Fenced) }
+    async fn store(&self, cursor: TailCursor, restored: bool) -> Result<TailCursor, LeadershipLost> {
+        if tail::rewind(&self.database, &cursor, restored).await? { Ok(cursor) } else { Err(LeadershipLost::Fenced) }
     }
 }
 

@@ -37,12 +37,17 @@ use noetl_storage::tail_session::TailSession;
 /// Duration of the lease. After a leader is killed, another replica takes over within this time plus one
 /// [`STANDBY_POLL`].
 const LEASE: Duration = Duration::from_secs(3);
+/// Interval at which the leader renews its lease.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
+/// Interval at which the lag is reported as metrics.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
+/// Interval at which a replica that is not the leader tries to take the lease.
 const STANDBY_POLL: Duration = Duration::from_secs(1);
+/// Pause after a failure.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// Interval of the checks whether a leader that stands back may publish.
 const STAND_BACK: Duration = Duration::from_secs(2);
+/// Interval at which the connection to the broker is checked.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Settings of a tailer.

@@ -28,11 +28,13 @@ use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::pools::Databases;
 
+/// Pause after a failure of a feed.
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
 /// Interval at which the identity of a feed is requested until the shard's database is available and the feed has begun.
 const IDENTITY_RETRY: Duration = Duration::from_secs(1);
 /// Time that a feed keeps running without readers, so that a reader that reconnects finds it running.
 const IDLE_SHUTDOWN: Duration = Duration::from_secs(10);
+/// Interval at which the connection to the broker is checked.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Number of checks without a message after which the stream itself is checked.
 const CONNECTION_CHECKS_PER_STREAM_CHECK: u32 = 4;

@@ -11,9 +11,11 @@ use tokio::time::timeout;
 use crate::read::error::ReadError;
 use noetl_domain::shard::ShardIndex;
 
+/// Maximum number of messages of a page.
 const PAGE_MESSAGES: usize = 256;
 /// Maximum bytes of a page, unless one message alone is larger.
 const PAGE_BYTES: usize = 256 << 10;
+/// Interval at which the connection to the broker is checked while a page is awaited.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Number of checks of the connection after which a response counts as lost.
 const MAX_CONNECTION_CHECKS: usize = 10;

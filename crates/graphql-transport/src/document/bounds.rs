@@ -1,5 +1,5 @@
-//! Counts operations, variables, arguments and directives, in one pass over the syntax tree without spreading
-//! fragments.
+//! Limits on the number of operations of a document, and on the number of variables, arguments and directives of each
+//! operation, fragment and field. They are counted in one pass over the syntax tree, without spreading fragments.
 //!
 //! Validation compares each argument, directive and variable with the others of the same element, and reports each
 //! invalid one. The limits here keep this work proportional to the length of the document.

@@ -3,6 +3,7 @@
 use super::kinds::Kind;
 use super::reach::Reach;
 use super::{Difference, Differences, LIMIT, Repairer, Subject};
+use noetl_storage::check::Pages;
 use noetl_storage::check::claims::{self, ClaimKey};
 use noetl_storage::pools::Database;
 use noetl_use_cases::error::ServiceError;
@@ -28,9 +29,9 @@ impl Subject for Claims<'_> {
         self.reach.cluster()
     }
 
-    async fn page(&self, after: Option<&ClaimKey>) -> Result<Vec<ClaimKey>, ServiceError> {
+    async fn page(&self, pages: &mut Pages<'_>, after: Option<&ClaimKey>) -> Result<Vec<ClaimKey>, ServiceError> {
         let start = ClaimKey { scope: i64::MIN, key: String::new() };
-        Ok(claims::keys(self.database(), after.unwrap_or(&start), LIMIT).await?)
+        Ok(claims::keys(pages, after.unwrap_or(&start), LIMIT).await?)
     }
 
     async fn examine(&self, keys: &[ClaimKey]) -> Result<Differences<Self>, ServiceError> {

@@ -11,6 +11,7 @@ use noetl_domain::execution::{ClaimedKey, dedup_scope};
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
+use noetl_storage::check::Pages;
 use noetl_storage::check::claims::{self, ClaimKey, DescribedClaim};
 use noetl_storage::check::executions::{self, ExecutionFacts};
 use noetl_storage::check::snapshots;
@@ -39,8 +40,8 @@ impl Subject for ListRows<'_> {
         self.reach.shard(self.shard)
     }
 
-    async fn page(&self, after: Option<&i64>) -> Result<Vec<i64>, ServiceError> {
-        Ok(executions::ids(self.database(), after.copied().unwrap_or(i64::MIN), LIMIT).await?)
+    async fn page(&self, pages: &mut Pages<'_>, after: Option<&i64>) -> Result<Vec<i64>, ServiceError> {
+        Ok(executions::ids(pages, after.copied().unwrap_or(i64::MIN), LIMIT).await?)
     }
 
     async fn examine(&self, keys: &[i64]) -> Result<Differences<Self>, ServiceError> {

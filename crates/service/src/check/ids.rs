@@ -11,7 +11,7 @@ use super::reach::Reach;
 use noetl_domain::event::EventKey;
 use noetl_domain::ids::{Id, MAX_FLOOR_LEAD_MS};
 use noetl_runtime::clock;
-use noetl_storage::check::ids;
+use noetl_storage::check::{Pages, ids};
 use noetl_use_cases::error::ServiceError;
 
 /// Number of events in a page.
@@ -23,7 +23,8 @@ pub(super) async fn compare(reach: &Reach, repair: bool, findings: &mut Findings
     let mut largest: BTreeMap<u16, Id> = BTreeMap::new();
     for shard in reach.up() {
         let mut after = EventKey { event_id: -1, execution_id: i64::MIN };
-        while let Some(page) = ids::page(reach.shard(shard), after, below.get(), PAGE).await? {
+        let mut pages = Pages::of(reach.shard(shard)).await?;
+        while let Some(page) = ids::page(&mut pages, after, below.get(), PAGE).await? {
             for id in page.largest.iter().map(|one| Id::new(one.event_id)) {
                 let entry = largest.entry(id.machine()).or_insert(id);
                 *entry = (*entry).max(id);

@@ -29,6 +29,7 @@ use super::subscriptions::Subscriptions;
 use findings::Findings;
 use kinds::Kind;
 use noetl_runtime::causes::WithCauses;
+use noetl_storage::check::Pages;
 use noetl_storage::pools::{Database, Databases};
 use noetl_use_cases::error::ServiceError;
 use reach::Reach;
@@ -78,7 +79,7 @@ trait Subject {
     fn database(&self) -> &Database;
 
     /// Returns the next page of keys; empty at the end.
-    async fn page(&self, after: Option<&Self::Key>) -> Result<Vec<Self::Key>, ServiceError>;
+    async fn page(&self, pages: &mut Pages<'_>, after: Option<&Self::Key>) -> Result<Vec<Self::Key>, ServiceError>;
 
     /// Returns the differences of these rows.
     async fn examine(&self, keys: &[Self::Key]) -> Result<Differences<Self>, ServiceError>;
@@ -162,8 +163,9 @@ async fn compare<S: Subject>(
     findings: &mut Findings,
 ) -> Result<(), ServiceError> {
     let (mut after, mut suspects) = (None, Vec::new());
+    let mut pages = Pages::of(subject.database()).await?;
     loop {
-        let keys = subject.page(after.as_ref()).await?;
+        let keys = subject.page(&mut pages, after.as_ref()).await?;
         let Some(last) = keys.last().cloned() else { break };
         suspects.extend(subject.examine(&keys).await?.into_iter().map(|found| found.key));
         after = Some(last);

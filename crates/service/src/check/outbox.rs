@@ -4,6 +4,7 @@ use super::kinds::Kind;
 use super::reach::Reach;
 use super::{Difference, Differences, LIMIT, Repairer, Subject};
 use noetl_domain::shard::ShardIndex;
+use noetl_storage::check::Pages;
 use noetl_storage::check::outbox;
 use noetl_storage::pools::Database;
 use noetl_use_cases::error::ServiceError;
@@ -25,8 +26,8 @@ impl Subject for OutboxRows<'_> {
         self.reach.shard(self.shard)
     }
 
-    async fn page(&self, after: Option<&i64>) -> Result<Vec<i64>, ServiceError> {
-        Ok(outbox::ids(self.database(), after.copied().unwrap_or(i64::MIN), LIMIT).await?)
+    async fn page(&self, pages: &mut Pages<'_>, after: Option<&i64>) -> Result<Vec<i64>, ServiceError> {
+        Ok(outbox::ids(pages, after.copied().unwrap_or(i64::MIN), LIMIT).await?)
     }
 
     async fn examine(&self, keys: &[i64]) -> Result<Differences<Self>, ServiceError> {

@@ -4,6 +4,7 @@ use super::kinds::Kind;
 use super::reach::Reach;
 use super::{Difference, Differences, LIMIT, Repairer, Subject};
 use noetl_domain::ids::Id;
+use noetl_storage::check::Pages;
 use noetl_storage::check::subscriptions;
 use noetl_storage::pools::Database;
 use noetl_use_cases::error::ServiceError;
@@ -28,8 +29,8 @@ impl Subject for Registrations<'_> {
         self.reach.cluster()
     }
 
-    async fn page(&self, after: Option<&String>) -> Result<Vec<String>, ServiceError> {
-        Ok(subscriptions::paths(self.database(), after.map_or("", String::as_str), LIMIT).await?)
+    async fn page(&self, pages: &mut Pages<'_>, after: Option<&String>) -> Result<Vec<String>, ServiceError> {
+        Ok(subscriptions::paths(pages, after.map_or("", String::as_str), LIMIT).await?)
     }
 
     async fn examine(&self, paths: &[String]) -> Result<Differences<Self>, ServiceError> {

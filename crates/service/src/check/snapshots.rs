@@ -5,6 +5,7 @@ use super::kinds::Kind;
 use super::reach::Reach;
 use super::{Difference, Differences, LIMIT, Repairer, Subject};
 use noetl_domain::shard::ShardIndex;
+use noetl_storage::check::Pages;
 use noetl_storage::check::snapshots::{self, SnapshotKey};
 use noetl_storage::pools::Database;
 use noetl_use_cases::error::ServiceError;
@@ -26,8 +27,8 @@ impl Subject for Snapshots<'_> {
         self.reach.shard(self.shard)
     }
 
-    async fn page(&self, after: Option<&SnapshotKey>) -> Result<Vec<SnapshotKey>, ServiceError> {
-        Ok(snapshots::keys(self.database(), after.unwrap_or(&SnapshotKey::default()), LIMIT).await?)
+    async fn page(&self, pages: &mut Pages<'_>, after: Option<&SnapshotKey>) -> Result<Vec<SnapshotKey>, ServiceError> {
+        Ok(snapshots::keys(pages, after.unwrap_or(&SnapshotKey::default()), LIMIT).await?)
     }
 
     async fn examine(&self, keys: &[SnapshotKey]) -> Result<Differences<Self>, ServiceError> {

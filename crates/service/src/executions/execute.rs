@@ -210,9 +210,10 @@ impl Executions {
         let scope = dedup_scope(request.parent_execution_id, &tenancy.tenant_id);
         let workload = request.workload.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
         let of_parent = || trace_of_parent(parent.as_ref()?.trace.as_ref()?);
+        let [execution_id, event_id] = self.ids.next_two().await?;
         let creation = Creation {
-            execution_id: self.ids.next().await?,
-            event_id: self.ids.next().await?,
+            execution_id,
+            event_id,
             parent_execution_id: request.parent_execution_id,
             catalog_id: Id::new(entry.catalog_id),
             path: entry.path.clone(),

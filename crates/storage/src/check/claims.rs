@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::Pages;
 use crate::error::StorageError;
 use crate::pools::Database;
 
@@ -32,8 +33,8 @@ pub struct ClaimFacts {
 }
 
 /// Returns the keys of up to `limit` claims after a key, in order.
-#[tracing::instrument(level = "debug", name = "sql.check.claim_keys", skip_all, fields(database = %cluster.name()))]
-pub async fn keys(cluster: &Database, after: &ClaimKey, limit: i64) -> Result<Vec<ClaimKey>, StorageError> {
+#[tracing::instrument(level = "debug", name = "sql.check.claim_keys", skip_all, fields(database = %pages.name()))]
+pub async fn keys(pages: &mut Pages<'_>, after: &ClaimKey, limit: i64) -> Result<Vec<ClaimKey>, StorageError> {
     let keys = sqlx::query_as!(
         ClaimKey,
         "SELECT subscription_id AS scope, dedup_key AS key FROM noetl.subscription_dedup
@@ -42,7 +43,7 @@ pub async fn keys(cluster: &Database, after: &ClaimKey, limit: i64) -> Result<Ve
         after.key,
         limit,
     );
-    cluster.run(keys.fetch_all(cluster.pool())).await
+    pages.database.run(keys.fetch_all(&mut pages.connection)).await
 }
 
 /// Returns the claims with these keys. A claim of NoETL's own server has no window; it expires after

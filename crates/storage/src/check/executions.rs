@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::Pages;
 use crate::error::StorageError;
 use crate::pools::Database;
 use crate::snapshots::AGGREGATE;
@@ -28,14 +29,14 @@ pub struct ExecutionFacts {
 }
 
 /// Returns the ids of up to `limit` rows after an id, in order.
-#[tracing::instrument(level = "debug", name = "sql.check.execution_ids", skip_all, fields(database = %shard.name()))]
-pub async fn ids(shard: &Database, after: i64, limit: i64) -> Result<Vec<i64>, StorageError> {
+#[tracing::instrument(level = "debug", name = "sql.check.execution_ids", skip_all, fields(database = %pages.name()))]
+pub async fn ids(pages: &mut Pages<'_>, after: i64, limit: i64) -> Result<Vec<i64>, StorageError> {
     let ids = sqlx::query_scalar!(
         "SELECT execution_id FROM noetl.execution WHERE execution_id > $1 ORDER BY execution_id LIMIT $2",
         after,
         limit,
     );
-    shard.run(ids.fetch_all(shard.pool())).await
+    pages.database.run(ids.fetch_all(&mut pages.connection)).await
 }
 
 /// Returns the rows with these ids.

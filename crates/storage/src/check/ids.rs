@@ -1,5 +1,6 @@
 //! Ids in the logs, compared with the ranges of the leases on machine ids.
 
+use super::Pages;
 use crate::error::StorageError;
 use crate::pools::Database;
 use noetl_domain::event::EventKey;
@@ -23,8 +24,13 @@ pub struct IdPage {
 }
 
 /// Reads the ids of up to `limit` events after a key, in the order of ids. `Ok(None)`: there are none.
-#[tracing::instrument(level = "debug", name = "sql.check.event_ids", skip_all, fields(database = %shard.name()))]
-pub async fn page(shard: &Database, after: EventKey, below: i64, limit: i64) -> Result<Option<IdPage>, StorageError> {
+#[tracing::instrument(level = "debug", name = "sql.check.event_ids", skip_all, fields(database = %pages.name()))]
+pub async fn page(
+    pages: &mut Pages<'_>,
+    after: EventKey,
+    below: i64,
+    limit: i64,
+) -> Result<Option<IdPage>, StorageError> {
     let rows = sqlx::query!(
         r#"WITH page AS MATERIALIZED (
                SELECT event_id, execution_id FROM noetl.event
@@ -41,7 +47,7 @@ pub async fn page(shard: &Database, after: EventKey, below: i64, limit: i64) -> 
         below,
         limit,
     );
-    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    let rows = pages.database.run(rows.fetch_all(&mut pages.connection)).await?;
     let last = rows.first().map(|row| EventKey { event_id: row.last_event_id, execution_id: row.last_execution_id });
     let largest = rows.iter().map(|row| MachineMax { machine_id: row.machine_id, event_id: row.event_id }).collect();
     Ok(last.map(|last| IdPage { last, largest }))

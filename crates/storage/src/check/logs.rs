@@ -1,11 +1,12 @@
 //! Logs, compared with the executions' list.
 
+use super::Pages;
 use crate::error::StorageError;
 use crate::pools::Database;
 
 /// Returns the execution ids of up to `limit` logs after an id, in order. Each log costs one search in an index.
-#[tracing::instrument(level = "debug", name = "sql.check.log_ids", skip_all, fields(database = %shard.name()))]
-pub async fn ids(shard: &Database, after: i64, limit: i64) -> Result<Vec<i64>, StorageError> {
+#[tracing::instrument(level = "debug", name = "sql.check.log_ids", skip_all, fields(database = %pages.name()))]
+pub async fn ids(pages: &mut Pages<'_>, after: i64, limit: i64) -> Result<Vec<i64>, StorageError> {
     let ids = sqlx::query_scalar!(
         r#"WITH RECURSIVE log AS (
                (SELECT execution_id FROM noetl.event WHERE execution_id > $1 ORDER BY execution_id LIMIT 1)
@@ -19,7 +20,7 @@ pub async fn ids(shard: &Database, after: i64, limit: i64) -> Result<Vec<i64>, S
         after,
         limit,
     );
-    shard.run(ids.fetch_all(shard.pool())).await
+    pages.database.run(ids.fetch_all(&mut pages.connection)).await
 }
 
 /// Returns which of these logs are an execution's and have no row in the executions' list.

@@ -14,9 +14,36 @@ pub mod outbox;
 pub mod snapshots;
 pub mod subscriptions;
 
-use super::error::StorageError;
+use sqlx::PgConnection;
+
+use super::error::{DatabaseName, StorageError};
 use super::partitions::{self, Partition};
 use super::pools::Database;
+
+/// Settings of a connection that reads pages. A bitmap or a sort would read the whole table for each page. The planner
+/// prefers them while it has no statistics, as after the restore of a dump.
+const ALONG_INDEXES: [(&str, &str); 4] =
+    [("jit", "off"), ("enable_seqscan", "off"), ("enable_bitmapscan", "off"), ("enable_sort", "off")];
+
+/// Connection that reads pages of keys of a database, each along an index.
+#[derive(Debug)]
+pub struct Pages<'a> {
+    database: &'a Database,
+    connection: PgConnection,
+}
+
+impl<'a> Pages<'a> {
+    /// Opens the connection.
+    pub async fn of(database: &'a Database) -> Result<Self, StorageError> {
+        // Boxed, because the future of a connection attempt is large.
+        let connection = Box::pin(database.run(database.connect_with(ALONG_INDEXES))).await?;
+        Ok(Self { database, connection })
+    }
+
+    fn name(&self) -> DatabaseName {
+        self.database.name()
+    }
+}
 
 /// Returns the partitions of a shard's event table that have bounds, in the order of their bounds.
 #[tracing::instrument(level = "debug", name = "sql.check.partitions", skip_all, fields(database = %shard.name()))]

@@ -1,5 +1,6 @@
 //! Outbox rows, compared with their events.
 
+use super::Pages;
 use crate::error::StorageError;
 use crate::pools::Database;
 
@@ -13,14 +14,14 @@ pub struct Orphan {
 }
 
 /// Returns the ids of up to `limit` rows after an id, in order.
-#[tracing::instrument(level = "debug", name = "sql.check.outbox_ids", skip_all, fields(database = %shard.name()))]
-pub async fn ids(shard: &Database, after: i64, limit: i64) -> Result<Vec<i64>, StorageError> {
+#[tracing::instrument(level = "debug", name = "sql.check.outbox_ids", skip_all, fields(database = %pages.name()))]
+pub async fn ids(pages: &mut Pages<'_>, after: i64, limit: i64) -> Result<Vec<i64>, StorageError> {
     let ids = sqlx::query_scalar!(
         "SELECT outbox_id FROM noetl.outbox WHERE outbox_id > $1 ORDER BY outbox_id LIMIT $2",
         after,
         limit,
     );
-    shard.run(ids.fetch_all(shard.pool())).await
+    pages.database.run(ids.fetch_all(&mut pages.connection)).await
 }
 
 /// Returns which of these rows have no event.

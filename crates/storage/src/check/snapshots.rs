@@ -1,5 +1,6 @@
 //! Stored snapshots of this server, compared with their logs.
 
+use super::Pages;
 use crate::error::StorageError;
 use crate::pools::Database;
 use crate::snapshots::AGGREGATE;
@@ -16,8 +17,8 @@ pub struct SnapshotKey {
 }
 
 /// Returns the keys of up to `limit` snapshots after a key, in order.
-#[tracing::instrument(level = "debug", name = "sql.check.snapshot_keys", skip_all, fields(database = %shard.name()))]
-pub async fn keys(shard: &Database, after: &SnapshotKey, limit: i64) -> Result<Vec<SnapshotKey>, StorageError> {
+#[tracing::instrument(level = "debug", name = "sql.check.snapshot_keys", skip_all, fields(database = %pages.name()))]
+pub async fn keys(pages: &mut Pages<'_>, after: &SnapshotKey, limit: i64) -> Result<Vec<SnapshotKey>, StorageError> {
     let keys = sqlx::query_as!(
         SnapshotKey,
         "SELECT tenant_id, organization_id, aggregate_id FROM noetl.projection_snapshot
@@ -29,7 +30,7 @@ pub async fn keys(shard: &Database, after: &SnapshotKey, limit: i64) -> Result<V
         AGGREGATE,
         limit,
     );
-    shard.run(keys.fetch_all(shard.pool())).await
+    pages.database.run(keys.fetch_all(&mut pages.connection)).await
 }
 
 /// Returns which of these snapshots have events after the end of their log.

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::Pages;
 use crate::error::StorageError;
 use crate::pools::Database;
 
@@ -32,14 +33,14 @@ pub struct LiveSubscription {
 }
 
 /// Returns up to `limit` paths with a registration after a path, in order.
-#[tracing::instrument(level = "debug", name = "sql.check.paths", skip_all, fields(database = %cluster.name()))]
-pub async fn paths(cluster: &Database, after: &str, limit: i64) -> Result<Vec<String>, StorageError> {
+#[tracing::instrument(level = "debug", name = "sql.check.paths", skip_all, fields(database = %pages.name()))]
+pub async fn paths(pages: &mut Pages<'_>, after: &str, limit: i64) -> Result<Vec<String>, StorageError> {
     let paths = sqlx::query_scalar!(
         "SELECT path FROM noetl.subscription_registry WHERE path > $1 ORDER BY path LIMIT $2",
         after,
         limit,
     );
-    cluster.run(paths.fetch_all(cluster.pool())).await
+    pages.database.run(paths.fetch_all(&mut pages.connection)).await
 }
 
 /// Returns the registrations of these paths.
@@ -64,8 +65,8 @@ pub async fn registrations(
 }
 
 /// Returns up to `limit` ids of logs after an id that begin with a registration, in order.
-#[tracing::instrument(level = "debug", name = "sql.check.subscription_ids", skip_all, fields(database = %shard.name()))]
-pub async fn ids(shard: &Database, after: i64, limit: i64) -> Result<Vec<i64>, StorageError> {
+#[tracing::instrument(level = "debug", name = "sql.check.subscription_ids", skip_all, fields(database = %pages.name()))]
+pub async fn ids(pages: &mut Pages<'_>, after: i64, limit: i64) -> Result<Vec<i64>, StorageError> {
     let ids = sqlx::query_scalar!(
         "SELECT execution_id FROM noetl.event
          WHERE event_type = 'subscription.registered' AND execution_id > $1
@@ -79,7 +80,7 @@ pub async fn ids(shard: &Database, after: i64, limit: i64) -> Result<Vec<i64>, S
         after,
         limit,
     );
-    shard.run(ids.fetch_all(shard.pool())).await
+    pages.database.run(ids.fetch_all(&mut pages.connection)).await
 }
 
 /// Returns the live subscriptions with these ids.

@@ -92,14 +92,78 @@ pub struct Bounds {
     pub limit: i64,
 }
 
-/// Returns the candidates of a page in the scope, in the direction of its bounds. Payloads are read only if `payloads`
-/// is set.
+/// Calls a macro with the groups, the table and the conditions by which an index finds the rows of a filter. In the
+/// statement, `$1` are the wanted states (`wanted.state`), `$2` the execution, `$3` the minimum number of claims, `$4` the
+/// ids, `$6` the tenant of the scope, `$7` the tenant, and `$8` the organization.
 ///
-/// One page is read per status. A filter on ids, an execution, an organization, a tenant, or a minimum above
-/// one claim uses an index of its own; for ids and executions, `OFFSET 0` keeps the planner from reading along another
-/// one. The index on organizations has the tenants before the order of the list, and that on
-/// claims has their numbers, so one page is read for each tenant or number, which the index finds one after the other.
-#[expect(clippy::too_many_lines, reason = "one statement with the conditions of each index")]
+/// A filter on ids, an execution, an organization, a tenant, or a minimum above one claim uses an index of its own; for ids
+/// and executions, `OFFSET 0` keeps the planner from reading along another one. The index on organizations has the tenants
+/// before the order of the list, and that on claims has their numbers, so the rows of each tenant or number are read alone,
+/// which the index finds one after the other.
+macro_rules! along_index {
+    ($statement:ident, $scope:expr, $filter:expr, $numbers:expr) => {
+        if $numbers.is_some() {
+            $statement!("", "(SELECT * FROM noetl.outbox WHERE outbox_id = ANY($4) OFFSET 0)", "")
+        } else if $filter.execution_id.is_some() {
+            $statement!("", "(SELECT * FROM noetl.outbox WHERE execution_id = $2 OFFSET 0)", "")
+        } else if is_by_organization($filter) {
+            $statement!(
+                "CROSS JOIN LATERAL (
+                     WITH RECURSIVE known AS (
+                         (SELECT noetl.outbox_owner(tenant_id, payload, 'tenant_id') AS tenant FROM noetl.outbox
+                          WHERE noetl.outbox_owner(organization_id, payload, 'organization_id') = $8
+                            AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'
+                            AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') >= coalesce($6, $7, '')
+                          ORDER BY noetl.outbox_owner(tenant_id, payload, 'tenant_id') LIMIT 1)
+                         UNION ALL
+                         SELECT (SELECT noetl.outbox_owner(tenant_id, payload, 'tenant_id') FROM noetl.outbox
+                                 WHERE noetl.outbox_owner(organization_id, payload, 'organization_id') = $8
+                                   AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'
+                                   AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') > known.tenant
+                                 ORDER BY noetl.outbox_owner(tenant_id, payload, 'tenant_id') LIMIT 1)
+                         FROM known WHERE known.tenant IS NOT NULL AND coalesce($6, $7) IS NULL
+                     )
+                     SELECT tenant FROM known WHERE tenant = coalesce($6, $7, tenant)
+                 ) AS owner",
+                "noetl.outbox",
+                "AND noetl.outbox_owner(organization_id, payload, 'organization_id') = $8
+                 AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'
+                 AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') = owner.tenant"
+            )
+        } else if is_by_tenant($scope, $filter) {
+            $statement!(
+                "",
+                "noetl.outbox",
+                "AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') = coalesce($6, $7)
+                 AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') <> 'default'"
+            )
+        } else if $filter.min_attempts.is_some_and(|least| least > 1) {
+            $statement!(
+                "CROSS JOIN LATERAL (
+                     WITH RECURSIVE known AS (
+                         (SELECT attempts AS number FROM noetl.outbox
+                          WHERE noetl.outbox_state(status, available_at) = wanted.state AND attempts > 1 AND attempts >= $3
+                          ORDER BY attempts LIMIT 1)
+                         UNION ALL
+                         SELECT (SELECT attempts FROM noetl.outbox
+                                 WHERE noetl.outbox_state(status, available_at) = wanted.state AND attempts > 1
+                                   AND attempts > known.number
+                                 ORDER BY attempts LIMIT 1)
+                         FROM known WHERE known.number IS NOT NULL
+                     )
+                     SELECT number FROM known WHERE number IS NOT NULL
+                 ) AS claimed",
+                "noetl.outbox",
+                "AND attempts > 1 AND attempts = claimed.number"
+            )
+        } else {
+            $statement!("", "noetl.outbox", "")
+        }
+    };
+}
+
+/// Returns the candidates of a page in the scope, in the direction of its bounds. Payloads are read only if `payloads`
+/// is set. One page is read per status.
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
@@ -120,7 +184,7 @@ pub async fn list(
             sqlx::query_as!(
                 OutboxRow,
                 r#"SELECT outbox_id AS "outbox_id!", execution_id, event_id AS "event_id!", subject,
-                          CASE WHEN $9 THEN payload::text END AS "payload: Text", payload_codec AS "payload_codec!",
+                          CASE WHEN $13 THEN payload::text END AS "payload: Text", payload_codec AS "payload_codec!",
                           noetl.outbox_state(status, available_at) AS "state!", status AS "status!", attempts AS "attempts!",
                           greatest(least(available_at, '9999-12-31'), '0001-01-01') AS "available_at!",
                           CASE WHEN lease_until IS NOT NULL THEN greatest(least(lease_until, '9999-12-31'), '0001-01-01') END AS lease_until,
@@ -135,32 +199,32 @@ pub async fn list(
                        SELECT * FROM "#
                     + $table
                     + r#" AS listed
-                       WHERE (created_at, outbox_id) > ($2, $3) AND (created_at, outbox_id) < ($4, $5)
-                         AND noetl.outbox_state(status, available_at) = wanted.state AND ($6::bigint IS NULL OR execution_id = $6)
-                         AND ($7::integer IS NULL OR attempts >= $7)
-                         AND ($10::bigint[] IS NULL OR outbox_id = ANY($10))
-                         AND ($11::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $11)
-                         AND ($12::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $12)
-                         AND ($13::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $13) "#
+                       WHERE (created_at, outbox_id) > ($9, $10) AND (created_at, outbox_id) < ($11, $12)
+                         AND noetl.outbox_state(status, available_at) = wanted.state AND ($2::bigint IS NULL OR execution_id = $2)
+                         AND ($3::integer IS NULL OR attempts >= $3)
+                         AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
+                         AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
+                         AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                         AND ($8::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8) "#
                     + $source
                     + " ORDER BY "
                     + $order
-                    + " LIMIT $8) AS page ORDER BY "
+                    + " LIMIT $5) AS page ORDER BY "
                     + $order
-                    + " LIMIT $8",
+                    + " LIMIT $5",
                 &states,
+                execution_id.map(Id::get),
+                *min_attempts,
+                numbers.as_deref(),
+                page.limit,
+                scope.tenant(),
+                tenant_id.as_deref(),
+                organization_id.as_deref(),
                 page.above.0,
                 page.above.1,
                 page.below.0,
                 page.below.1,
-                execution_id.map(Id::get),
-                *min_attempts,
-                page.limit,
                 payloads,
-                numbers.as_deref(),
-                scope.tenant(),
-                tenant_id.as_deref(),
-                organization_id.as_deref(),
             )
             .fetch_all(shard.planned_once())
         };
@@ -174,63 +238,7 @@ pub async fn list(
             }
         };
     }
-    if numbers.is_some() {
-        directed!("", "(SELECT * FROM noetl.outbox WHERE outbox_id = ANY($10) OFFSET 0)", "")
-    } else if execution_id.is_some() {
-        directed!("", "(SELECT * FROM noetl.outbox WHERE execution_id = $6 OFFSET 0)", "")
-    } else if is_by_organization(filter) {
-        directed!(
-            "CROSS JOIN LATERAL (
-                 WITH RECURSIVE known AS (
-                     (SELECT noetl.outbox_owner(tenant_id, payload, 'tenant_id') AS tenant FROM noetl.outbox
-                      WHERE noetl.outbox_owner(organization_id, payload, 'organization_id') = $13
-                        AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'
-                        AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') >= coalesce($11, $12, '')
-                      ORDER BY noetl.outbox_owner(tenant_id, payload, 'tenant_id') LIMIT 1)
-                     UNION ALL
-                     SELECT (SELECT noetl.outbox_owner(tenant_id, payload, 'tenant_id') FROM noetl.outbox
-                             WHERE noetl.outbox_owner(organization_id, payload, 'organization_id') = $13
-                               AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'
-                               AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') > known.tenant
-                             ORDER BY noetl.outbox_owner(tenant_id, payload, 'tenant_id') LIMIT 1)
-                     FROM known WHERE known.tenant IS NOT NULL AND coalesce($11, $12) IS NULL
-                 )
-                 SELECT tenant FROM known WHERE tenant = coalesce($11, $12, tenant)
-             ) AS owner",
-            "noetl.outbox",
-            "AND noetl.outbox_owner(organization_id, payload, 'organization_id') = $13
-             AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'
-             AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') = owner.tenant"
-        )
-    } else if is_by_tenant(scope, filter) {
-        directed!(
-            "",
-            "noetl.outbox",
-            "AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') = coalesce($11, $12)
-             AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') <> 'default'"
-        )
-    } else if min_attempts.is_some_and(|least| least > 1) {
-        directed!(
-            "CROSS JOIN LATERAL (
-                 WITH RECURSIVE known AS (
-                     (SELECT attempts AS number FROM noetl.outbox
-                      WHERE noetl.outbox_state(status, available_at) = wanted.state AND attempts > 1 AND attempts >= $7
-                      ORDER BY attempts LIMIT 1)
-                     UNION ALL
-                     SELECT (SELECT attempts FROM noetl.outbox
-                             WHERE noetl.outbox_state(status, available_at) = wanted.state AND attempts > 1
-                               AND attempts > known.number
-                             ORDER BY attempts LIMIT 1)
-                     FROM known WHERE known.number IS NOT NULL
-                 )
-                 SELECT number FROM known WHERE number IS NOT NULL
-             ) AS claimed",
-            "noetl.outbox",
-            "AND attempts > 1 AND attempts = claimed.number"
-        )
-    } else {
-        directed!("", "noetl.outbox", "")
-    }
+    along_index!(directed, scope, filter, numbers)
 }
 
 /// Returns whether the index on organizations has the rows. It leaves out those of the organization of rows that name
@@ -244,8 +252,7 @@ fn is_by_tenant(scope: &Scope, filter: &OutboxFilter) -> bool {
     scope.tenant().or(filter.tenant_id.as_deref()).is_some_and(|tenant| tenant != "default")
 }
 
-/// Counts rows in the scope, up to `limit`. Rows of a tenant are counted by status, because the planner always looks up
-/// one status in the index. It can decide to compare a list of statuses with each row of the tenant.
+/// Counts rows in the scope, up to `limit`.
 #[tracing::instrument(level = "debug", name = "sql.outbox.count", skip_all, fields(database = %shard.name()))]
 pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit: i64) -> Result<i64, StorageError> {
     if filter.is_outside(scope) {
@@ -256,64 +263,41 @@ pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! counted {
-        ($groups:literal, $state:literal, $table:literal, $source:literal) => {
-            sqlx::query_scalar!(
-                r#"SELECT count(*) AS "count!" FROM (
-                       SELECT 1 FROM "#
-                    + $groups
-                    + r#" CROSS JOIN LATERAL (
-                           SELECT 1 FROM "#
-                    + $table
-                    + r#" AS listed
-                           WHERE noetl.outbox_state(status, available_at) = "#
-                    + $state
-                    + r#" AND ($2::bigint IS NULL OR execution_id = $2)
-                             AND ($3::integer IS NULL OR attempts >= $3) AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
-                             AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
-                             AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
-                             AND ($8::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8) "#
-                    + $source
-                    + " LIMIT $5) AS of_group LIMIT $5
-                   ) AS counted",
-                &states,
-                execution_id.map(Id::get),
-                *min_attempts,
-                numbers.as_deref(),
-                limit,
-                scope.tenant(),
-                tenant_id.as_deref(),
-                organization_id.as_deref(),
-            )
-            .fetch_one(shard.planned_once())
+        ($groups:literal, $table:literal, $source:literal) => {
+            shard
+                .run(
+                    sqlx::query_scalar!(
+                        r#"SELECT count(*) AS "count!" FROM (
+                               SELECT 1 FROM unnest($1::text[]) AS wanted (state) "#
+                            + $groups
+                            + r#" CROSS JOIN LATERAL (
+                                   SELECT 1 FROM "#
+                            + $table
+                            + r#" AS listed
+                                   WHERE noetl.outbox_state(status, available_at) = wanted.state
+                                     AND ($2::bigint IS NULL OR execution_id = $2)
+                                     AND ($3::integer IS NULL OR attempts >= $3)
+                                     AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
+                                     AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
+                                     AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                                     AND ($8::text IS NULL
+                                          OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8) "#
+                            + $source
+                            + " LIMIT $5) AS of_group LIMIT $5
+                           ) AS counted",
+                        &states,
+                        execution_id.map(Id::get),
+                        *min_attempts,
+                        numbers.as_deref(),
+                        limit,
+                        scope.tenant(),
+                        tenant_id.as_deref(),
+                        organization_id.as_deref(),
+                    )
+                    .fetch_one(shard.planned_once()),
+                )
+                .await
         };
     }
-    macro_rules! at_once {
-        ($table:literal, $source:literal) => {
-            shard.run(counted!("(SELECT) AS once", "ANY($1)", $table, $source)).await
-        };
-    }
-    if numbers.is_some() {
-        at_once!("(SELECT * FROM noetl.outbox WHERE outbox_id = ANY($4) OFFSET 0)", "")
-    } else if execution_id.is_some() {
-        at_once!("(SELECT * FROM noetl.outbox WHERE execution_id = $2 OFFSET 0)", "")
-    } else if is_by_organization(filter) {
-        at_once!(
-            "noetl.outbox",
-            "AND noetl.outbox_owner(organization_id, payload, 'organization_id') = $8
-             AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'"
-        )
-    } else if is_by_tenant(scope, filter) {
-        let count = counted!(
-            "unnest($1::text[]) AS wanted (state)",
-            "wanted.state",
-            "noetl.outbox",
-            "AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') = coalesce($6, $7)
-             AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') <> 'default'"
-        );
-        shard.run(count).await
-    } else if min_attempts.is_some_and(|least| least > 1) {
-        at_once!("noetl.outbox", "AND attempts > 1 AND attempts >= $3")
-    } else {
-        at_once!("noetl.outbox", "")
-    }
+    along_index!(counted, scope, filter, numbers)
 }

@@ -38,12 +38,25 @@ pub async fn read(
     ids: &[i64],
     limit: Duration,
 ) -> Result<Vec<Projected>, StorageError> {
+    Ok(read_within(shard, scope, ids, usize::MAX, limit).await?.0)
+}
+
+/// Reads as [`read`] does, but only logs whose stored snapshots have at most `room` bytes together, or one log. Also
+/// returns the ids of the logs that are left. If the one statement fails or takes too long, the sizes are unknown, and all
+/// logs are read.
+pub async fn read_within(
+    shard: &Database,
+    scope: &Scope,
+    ids: &[i64],
+    room: usize,
+    limit: Duration,
+) -> Result<(Vec<Projected>, Vec<i64>), StorageError> {
     let (budget, begun) = (Budget::current(), Instant::now());
-    let few = uncharged(read_few(shard, scope, ids, budget.as_deref()));
-    let Few { mut found, others } = match timeout(limit.min(SHORT), shard.run(few)).await {
+    let few = uncharged(read_few(shard, scope, ids, room, budget.as_deref()));
+    let Few { mut found, others, left } = match timeout(limit.min(SHORT), shard.run(few)).await {
         // A malformed snapshot fails the statement, and large events need more time.
         Err(_) | Ok(Err(StorageError::Unstorable { .. } | StorageError::Refused { .. })) => {
-            Few { found: HashMap::new(), others: ids.to_vec() }
+            Few { found: HashMap::new(), others: ids.to_vec(), left: Vec::new() }
         }
         Ok(few) => few?,
     };
@@ -53,23 +66,37 @@ pub async fn read(
         let rest = limit.checked_sub(begun.elapsed()).ok_or_else(|| shard.timed_out(limit))?;
         found.extend(read_until(shard, scope, &others, None, rest).await?);
     }
-    Ok(found)
+    Ok((found, left))
 }
 
 /// States of the logs that one statement has read, and the other logs.
 struct Few {
     found: HashMap<i64, Projected>,
+    /// Logs that the statement can't read.
     others: Vec<i64>,
+    /// Logs for whose snapshots there was no room.
+    left: Vec<i64>,
 }
 
 /// Reads the states of logs in one statement. The snapshots are charged to the budget.
-async fn read_few(shard: &Database, scope: &Scope, ids: &[i64], budget: Option<&Budget>) -> sqlx::Result<Few> {
-    let (mut found, mut others) = (HashMap::new(), HashSet::new());
+async fn read_few(
+    shard: &Database,
+    scope: &Scope,
+    ids: &[i64],
+    mut room: usize,
+    budget: Option<&Budget>,
+) -> sqlx::Result<Few> {
+    let (mut found, mut others, mut left) = (HashMap::new(), HashSet::new(), HashSet::new());
     let mut rows = rows::starts(shard.planned_for(ids.len()), scope, ids, FEW_EVENTS + 1);
     while let Some(row) = rows.try_next().await? {
         match row {
             StateRow::Start(start) => {
                 let bytes = start.snapshot.as_ref().map_or(0, String::len);
+                if bytes > room && !(found.is_empty() && others.is_empty()) {
+                    left.insert(start.id);
+                    continue;
+                }
+                room = room.saturating_sub(bytes);
                 budget.map_or(Ok(()), |budget| budget.charge_row(bytes)).map_err(passed)?;
                 let projected = Projected::start(start, None);
                 // The events of a log are those that a valid snapshot does not see.
@@ -84,6 +111,7 @@ async fn read_few(shard: &Database, scope: &Scope, ids: &[i64], budget: Option<&
                 let id = event.execution_id;
                 match found.get_mut(&id) {
                     Some(projected) if projected.folded < FEW_EVENTS => projected.fold(event),
+                    None if left.contains(&id) => {}
                     _ => {
                         found.remove(&id);
                         others.insert(id);
@@ -97,7 +125,7 @@ async fn read_few(shard: &Database, scope: &Scope, ids: &[i64], budget: Option<&
     for projected in found.values_mut() {
         projected.projection.state.seal();
     }
-    Ok(Few { found, others: others.into_iter().collect() })
+    Ok(Few { found, others: others.into_iter().collect(), left: left.into_iter().collect() })
 }
 
 /// Number of events of a read after which the states are sealed, so that their size stays that of the open iterations.

@@ -10,7 +10,8 @@
 //! from its start.
 //!
 //! Transaction ids are valid only within one database cluster, so a snapshot from another one (a restored dump) is not
-//! used. A promoted physical copy has a prefix of the same history, so its snapshots are valid.
+//! used, and none that was folded before the events of the dump got ids of this one. A promoted physical copy has a
+//! prefix of the same history, so its snapshots are valid.
 
 mod load;
 mod loop_results;
@@ -23,7 +24,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::projection::{Moment, Projection};
 use noetl_domain::tenant::Tenancy;
 
-pub use load::{read, read_at};
+pub use load::{read, read_at, read_within};
 pub use loop_results::{LoopOfState, loop_results};
 pub use save::save;
 
@@ -83,7 +84,22 @@ impl Projected {
     /// Returns the approximate size of the stored state in bytes.
     #[must_use]
     pub fn weight(&self) -> usize {
-        serde_json::to_vec(&self.projection.state).map_or(usize::MAX, |text| text.len())
+        let mut written = Written(0);
+        serde_json::to_writer(&mut written, &self.projection.state).map_or(usize::MAX, |()| written.0)
+    }
+}
+
+/// Number of bytes that were written, and are not kept.
+struct Written(usize);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

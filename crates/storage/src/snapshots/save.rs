@@ -15,6 +15,9 @@ use noetl_domain::tenant::Tenancy;
 /// `noetl.execution` for each that it stored. Rows are written in the order of their ids, so concurrent calls don't
 /// deadlock.
 ///
+/// A state that was read before the feed was bound to this database, as after the restore of a dump, is stored without
+/// the database, because its events get other transaction ids. So no later fold starts with it.
+///
 /// Of two transaction snapshots of a database, the later one has the larger `xmax`, or the same `xmax` and fewer
 /// transactions in progress.
 #[tracing::instrument(
@@ -101,6 +104,7 @@ impl ReadModel {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one statement, and its columns")]
 async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> {
     let snapshots: Vec<String> = rows.iter_mut().map(|row| std::mem::take(&mut row.snapshot)).collect();
     macro_rules! column {
@@ -110,7 +114,10 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
     }
     let span = IdSpan::of(column!(row => row.id));
     let insert = sqlx::query!(
-        "WITH input AS (
+        "WITH database AS MATERIALIZED (
+             SELECT tx_id AS bound_by, xmin::text::bigint = (tx_id::text::bigint & 4294967295) AS is_bound
+             FROM noetl.tail_anchor
+         ), input AS (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[]::jsonb[], $4::text[], $5::bigint[], $6::text[],
                                   $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[],
                                   $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $19::text[],
@@ -122,7 +129,10 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
                  (tenant_id, organization_id, aggregate_id, aggregate_type, version, snapshot, checksum, meta)
              SELECT tenant_id, organization_id, id::text, $17, version, snapshot, checksum,
                     jsonb_strip_nulls(jsonb_build_object('applied_count', applied_count, 'as_of', as_of,
-                                      'schema', $18::integer, 'system', system, 'unusable', unusable))
+                                      'schema', $18::integer, 'unusable', unusable,
+                                      'system', CASE WHEN (
+                                          SELECT is_bound AND pg_visible_in_snapshot(bound_by, as_of::pg_snapshot)
+                                          FROM database) IS NOT FALSE THEN system ELSE '' END))
                     || coalesce(routing.meta, '{}')
              FROM input LEFT JOIN LATERAL (
                  -- As NoETL stores it: the meta of the event that started the execution, with its pool and trace.

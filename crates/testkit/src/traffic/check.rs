@@ -6,8 +6,8 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, FromRow, PgConnection};
 
 use super::{PLAYBOOK, Traffic, worker};
-use crate::eventually;
 use crate::feed::Key;
+use crate::{Deployment, eventually};
 
 /// DSNs of a deployment.
 #[derive(Debug, Clone)]
@@ -40,7 +40,76 @@ const CLUSTER_WORK: [(&str, &str); 2] = [
     ),
 ];
 
+/// Rows that name a missing row, or that differ from their log, in the same shard: a description, and the query that
+/// counts them.
+const WRONG_ON_SHARD: [(&str, &str); 5] = [
+    (
+        "outbox rows without an event",
+        "SELECT count(*) FROM noetl.outbox LEFT JOIN noetl.event USING (execution_id, event_id)
+         WHERE event.event_id IS NULL",
+    ),
+    (
+        "list rows without a log",
+        "SELECT count(*) FROM noetl.execution
+         WHERE NOT EXISTS (SELECT FROM noetl.event WHERE execution_id = execution.execution_id)",
+    ),
+    (
+        "logs without a list row",
+        "SELECT count(*) FROM noetl.event LEFT JOIN noetl.execution USING (execution_id)
+         WHERE event_type = 'playbook_started' AND execution.execution_id IS NULL",
+    ),
+    (
+        "list rows after the end of their log",
+        "SELECT count(*) FROM noetl.execution
+         WHERE last_event_id > (SELECT max(event_id) FROM noetl.event WHERE execution_id = execution.execution_id)",
+    ),
+    (
+        "snapshots of this server that include an event of their log twice",
+        "SELECT count(*) FROM noetl.projection_snapshot, pg_control_system() AS control
+         WHERE meta ->> 'system' = control.system_identifier::text
+           AND (meta ->> 'applied_count')::bigint
+               > (SELECT count(*) FROM noetl.event WHERE execution_id = aggregate_id::bigint)",
+    ),
+];
+
 impl Databases {
+    /// Returns the DSNs of a deployment.
+    pub fn of(deployment: &Deployment) -> Self {
+        Self { cluster: deployment.cluster_dsn.clone(), shards: deployment.shard_dsns.clone() }
+    }
+
+    /// Panics unless each dedup claim names an execution, each execution with a dedup key has its claim, and the tables
+    /// of each shard fit its logs. Claims whose window has passed do not count.
+    pub async fn assert_consistent(&self) {
+        let (mut listed, mut keyed) = (BTreeSet::new(), BTreeMap::new());
+        for dsn in &self.shards {
+            for (what, query) in WRONG_ON_SHARD {
+                assert_eq!(rows::<(i64,)>(dsn, query).await.unwrap(), [(0,)], "{what}");
+            }
+            let list = "SELECT execution_id FROM noetl.execution";
+            listed.extend(rows::<(i64,)>(dsn, list).await.unwrap().into_iter().map(|row| row.0));
+            let keys = "SELECT execution_id, meta #>> '{dedup,key}' FROM noetl.event
+                        WHERE event_type = 'playbook_started' AND meta ? 'dedup'";
+            keyed.extend(rows::<(i64, String)>(dsn, keys).await.unwrap());
+        }
+        let claims = "SELECT execution_id, dedup_key FROM noetl.subscription_dedup
+                      WHERE state = 1 AND expires_at > now()";
+        let claims: BTreeMap<i64, String> = rows(&self.cluster, claims).await.unwrap().into_iter().collect();
+        let lost: Vec<_> = claims.keys().filter(|execution| !listed.contains(execution)).collect();
+        assert!(lost.is_empty(), "claims without an execution: {lost:?}");
+        assert_eq!(claims, keyed, "the claims differ from the dedup keys of the executions");
+    }
+
+    /// Returns the executions whose outbox row is settled.
+    pub(super) async fn settled(&self) -> BTreeSet<i64> {
+        let mut all = BTreeSet::new();
+        for dsn in &self.shards {
+            let settled = "SELECT execution_id FROM noetl.outbox WHERE status = 'PUBLISHED'";
+            all.extend(rows::<(i64,)>(dsn, settled).await.unwrap().into_iter().map(|row| row.0));
+        }
+        all
+    }
+
     /// Waits until nothing is left to do.
     pub async fn until_at_rest(&self) {
         for (what, query) in SHARD_WORK {

@@ -53,8 +53,10 @@ pub struct Traffic {
     /// Id of the source subscription, the parent of the executions.
     subscription: String,
     stopped: AtomicBool,
+    /// Whether a source may still send a message.
+    sending: AtomicBool,
     next: AtomicU64,
-    /// Number of [`Self::run`] calls so far; each has other random generators.
+    /// Number of runs so far; each has other random generators.
     runs: AtomicU64,
     in_flight: Semaphore,
     /// Execution of each message, as the responses named it.
@@ -81,6 +83,7 @@ impl Traffic {
             size,
             subscription: id.to_owned(),
             stopped: AtomicBool::new(false),
+            sending: AtomicBool::new(false),
             next: AtomicU64::new(0),
             runs: AtomicU64::new(0),
             in_flight: Semaphore::new(size.in_flight),
@@ -94,11 +97,43 @@ impl Traffic {
     /// Sends messages and works on them until [`Self::stop`] is called and all messages are completed.
     pub async fn run(&self) {
         self.stopped.store(false, Ordering::Relaxed);
-        let run = self.runs.fetch_add(1, Ordering::Relaxed) * (self.size.sources + self.size.workers);
-        let client = |index: u64| Client::new(self, seeded(self.seed, 1000 + run + index));
-        let sources = (0..self.size.sources).map(|index| source::send(self, client(index)));
-        let workers = (0..self.size.workers).map(|index| worker::work(self, index, client(self.size.sources + index)));
-        tokio::join!(join_all(sources), join_all(workers));
+        let run = self.next_run();
+        let sources = (0..self.size.sources).map(|index| source::send(self, self.client(run, index)));
+        self.work_beside(run, join_all(sources)).await;
+    }
+
+    /// Sends every message again, after databases were restored to earlier times, and works until all are completed.
+    /// Forgets what responses said before; the restored databases show which executions are completed.
+    pub async fn repeat(&self, databases: &Databases) {
+        let (run, next) = (self.next_run(), AtomicU64::new(0));
+        self.started.lock().unwrap().clear();
+        *self.finished.lock().unwrap() = databases.settled().await;
+        let sources = (0..self.size.sources).map(|index| source::repeat(self, self.client(run, index), &next));
+        self.work_beside(run, join_all(sources)).await;
+        // Each execution that was completed has given back a place that its message did not take.
+        self.in_flight.forget_permits(self.in_flight.available_permits() - self.size.in_flight);
+    }
+
+    /// Runs the workers beside the sources of a run.
+    async fn work_beside(&self, run: u64, sources: impl Future) {
+        self.sending.store(true, Ordering::Relaxed);
+        let sources = async {
+            sources.await;
+            self.sending.store(false, Ordering::Relaxed);
+        };
+        let workers =
+            (0..self.size.workers).map(|index| worker::work(self, index, self.client(run, self.size.sources + index)));
+        tokio::join!(sources, join_all(workers));
+    }
+
+    fn next_run(&self) -> u64 {
+        self.runs.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns a client of a run. Each has another random generator.
+    fn client(&self, run: u64, index: u64) -> Client<'_> {
+        let clients = self.size.sources + self.size.workers;
+        Client::new(self, seeded(self.seed, 1000 + run * clients + index))
     }
 
     /// Ends [`Self::run`] after the messages that are under way.
@@ -108,6 +143,11 @@ impl Traffic {
 
     fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Returns the execution of each message that was started.
+    pub fn started(&self) -> BTreeMap<u64, i64> {
+        self.started.lock().unwrap().clone()
     }
 
     /// Returns the number of messages that were started, and of those that were completed.
@@ -145,7 +185,9 @@ impl Traffic {
         }
     }
 
+    /// Returns whether no source sends any more, and all started executions are completed.
     fn all_finished(&self) -> bool {
-        self.is_stopped() && self.in_flight.available_permits() == self.size.in_flight
+        let (started, finished) = (self.started.lock().unwrap(), self.finished.lock().unwrap());
+        !self.sending.load(Ordering::Relaxed) && started.values().all(|execution| finished.contains(execution))
     }
 }

@@ -1,0 +1,217 @@
+//! The index of each source, as arguments of [`select`](super::execution_select::select).
+
+/// Passes a direction and the arguments of `select` for [`Source::Path`] to the macro `$statement`.
+macro_rules! along_path {
+    ($statement:ident, $direction:tt) => {
+        $statement!(
+            $direction,
+            kinds: r#"path COLLATE "C" AS path, upper(status) AS status"#,
+            index: "path IS NOT NULL",
+            keys: r#"path COLLATE "C", upper(status)"#,
+            start: "coalesce($9, $2) AS path, '' AS status",
+            kind: "kind.path, kind.status",
+            while: "CASE WHEN $9::text IS NULL THEN starts_with(found.path, $2) ELSE found.path = $9 END",
+            values: "source.path, source.status",
+            time: "noetl.list_time(start_time, 5)",
+            source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
+        )
+    };
+}
+
+/// Passes a direction and the arguments of `select` for [`Source::TenantPath`] to the macro `$statement`.
+macro_rules! along_tenant_path {
+    ($statement:ident, $direction:tt) => {
+        $statement!(
+            $direction,
+            kinds: r#"tenant_id AS tenant, path COLLATE "C" AS path, upper(status) AS status"#,
+            index: "tenant_id <> 'default' AND path IS NOT NULL",
+            keys: r#"tenant_id, path COLLATE "C", upper(status)"#,
+            start: "coalesce($6, $7) AS tenant, coalesce($9, $2) AS path, '' AS status",
+            kind: "kind.tenant, kind.path, kind.status",
+            while: "found.tenant = coalesce($6, $7) AND CASE WHEN $9::text IS NULL THEN starts_with(found.path, $2) ELSE found.path = $9 END",
+            values: "source.tenant, source.path, source.status",
+            time: "noetl.list_time(start_time, 6)",
+            source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
+        )
+    };
+}
+
+/// Passes a direction, the first arguments of `select`, and those that the sources with durations share, to the macro
+/// `$statement`.
+macro_rules! along_ended {
+    ($statement:ident, $direction:tt, $($first:tt)*) => {
+        $statement!(
+            $direction,
+            $($first)*
+            source: "(
+                SELECT kind.*,
+                       greatest($16::timestamptz, $11::timestamptz - longest) AS above,
+                       CASE WHEN $11 - longest > $16 THEN -9223372036854775808 ELSE $17::bigint END AS above_id,
+                       least($18::timestamptz, $12::timestamptz - shortest) AS below,
+                       CASE WHEN $12 - shortest < $18 THEN 9223372036854775807 ELSE $19::bigint END AS below_id
+                FROM kind CROSS JOIN LATERAL noetl.duration_bounds(class) AS bounds
+                WHERE $1::text[] IS NULL OR status = ANY($1)
+            ) AS source",
+            above: "source.above, source.above_id",
+            below: "source.below, source.below_id",
+        )
+    };
+}
+
+/// Passes a direction with a window, and the arguments of `select` for the source after the window, to the macro
+/// `$statement`.
+macro_rules! along_window {
+    ($statement:ident, ($($direction:tt)+), $window:expr, $source:expr) => {
+        match ($window, $source) {
+            (Window::Time, Source::TenantPath) => $crate::execution_along::along_tenant_path!(
+                $statement,
+                ($($direction)+, "(VALUES (0)) AS source (n)", "true", "noetl.list_time(start_time)")
+            ),
+            (Window::Time, _) => $crate::execution_along::along_path!(
+                $statement,
+                ($($direction)+, "(VALUES (0)) AS source (n)", "true", "noetl.list_time(start_time)")
+            ),
+            (Window::Status, _) => $crate::execution_along::along_path!(
+                $statement,
+                (
+                    $($direction)+,
+                    "(SELECT DISTINCT unnest($1::text[]) AS status) AS source",
+                    "upper(status) = source.status",
+                    "noetl.list_time(start_time, 9)"
+                )
+            ),
+            (Window::TenantStatus, _) => $crate::execution_along::along_tenant_path!(
+                $statement,
+                (
+                    $($direction)+,
+                    "(SELECT DISTINCT unnest($1::text[]) AS status) AS source",
+                    "tenant_id <> 'default' AND tenant_id = coalesce($6, $7) AND upper(status) = source.status",
+                    "noetl.list_time(start_time, 10)"
+                )
+            ),
+        }
+    };
+}
+
+/// Passes a direction and the arguments of `select` for a source to the macro `$statement`.
+macro_rules! along {
+    ($statement:ident, $direction:tt, $source:expr) => {
+        match $source {
+            Source::Path => $crate::execution_along::along_path!($statement, $direction),
+            Source::Parent => $statement!(
+                $direction,
+                kinds: "parent_execution_id AS parent, tenant_id AS tenant, upper(status) AS status",
+                index: "parent_execution_id IS NOT NULL",
+                keys: "parent_execution_id, tenant_id, upper(status)",
+                start: "owner.id AS parent, '' AS tenant, '' AS status",
+                kind: "kind.parent, kind.tenant, kind.status",
+                while: "found.parent = owner.id",
+                values: "source.parent, source.tenant, source.status",
+                time: "noetl.list_time(start_time, 1)",
+                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($6::text IS NULL OR tenant = $6) AND ($7::text IS NULL OR tenant = $7)) AS source",
+            ),
+            Source::Entry => $statement!(
+                $direction,
+                kinds: "catalog_id AS entry, upper(status) AS status",
+                index: "true",
+                keys: "catalog_id, upper(status)",
+                start: "owner.id AS entry, '' AS status",
+                kind: "kind.entry, kind.status",
+                while: "found.entry = owner.id",
+                values: "source.entry, source.status",
+                time: "noetl.list_time(start_time, 2)",
+                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
+            ),
+            Source::TenantEntry => $statement!(
+                $direction,
+                kinds: "tenant_id AS tenant, catalog_id AS entry, upper(status) AS status",
+                index: "tenant_id <> 'default'",
+                keys: "tenant_id, catalog_id, upper(status)",
+                start: "coalesce($6, $7) AS tenant, owner.id AS entry, '' AS status",
+                kind: "kind.tenant, kind.entry, kind.status",
+                while: "found.tenant = coalesce($6, $7) AND found.entry = owner.id",
+                values: "source.tenant, source.entry, source.status",
+                time: "noetl.list_time(start_time, 3)",
+                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
+            ),
+            Source::Organization => $statement!(
+                $direction,
+                kinds: "organization_id AS organization, tenant_id AS tenant, upper(status) AS status",
+                index: "organization_id <> 'default'",
+                keys: "organization_id, tenant_id, upper(status)",
+                start: "$8::text AS organization, '' AS tenant, '' AS status",
+                kind: "kind.organization, kind.tenant, kind.status",
+                while: "found.organization = $8",
+                values: "source.organization, source.tenant, source.status",
+                time: "noetl.list_time(start_time, 4)",
+                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($6::text IS NULL OR tenant = $6) AND ($7::text IS NULL OR tenant = $7)) AS source",
+            ),
+            Source::TenantPath => $crate::execution_along::along_tenant_path!($statement, $direction),
+            Source::Ended => $crate::execution_along::along_ended!(
+                $statement,
+                $direction,
+                kinds: "upper(status) AS status, noetl.duration_class(start_time, end_time) AS class",
+                index: "end_time IS NOT NULL",
+                keys: "upper(status), noetl.duration_class(start_time, end_time)",
+                start: "'' AS status, -1 AS class",
+                kind: "kind.status, kind.class",
+                while: "true",
+                values: "source.status, source.class",
+                time: "noetl.list_time(start_time, 7)",
+            ),
+            Source::TenantEnded => $crate::execution_along::along_ended!(
+                $statement,
+                $direction,
+                kinds: "tenant_id AS tenant, upper(status) AS status, noetl.duration_class(start_time, end_time) AS class",
+                index: "tenant_id <> 'default' AND end_time IS NOT NULL",
+                keys: "tenant_id, upper(status), noetl.duration_class(start_time, end_time)",
+                start: "coalesce($6, $7) AS tenant, '' AS status, -1 AS class",
+                kind: "kind.tenant, kind.status, kind.class",
+                while: "found.tenant = coalesce($6, $7)",
+                values: "source.tenant, source.status, source.class",
+                time: "noetl.list_time(start_time, 8)",
+            ),
+            Source::TenantStatus => $statement!(
+                $direction,
+                kinds: "tenant_id AS tenant, upper(status) AS status",
+                index: "tenant_id <> 'default'",
+                keys: "tenant_id, upper(status)",
+                start: "coalesce($6, $7) AS tenant, '' AS status",
+                kind: "kind.tenant, kind.status",
+                while: "found.tenant = coalesce($6, $7)",
+                values: "source.tenant, source.status",
+                time: "noetl.list_time(start_time, 10)",
+                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
+            ),
+            // The statuses are the kinds.
+            Source::Status => $statement!(
+                $direction,
+                source: "(SELECT DISTINCT unnest($1::text[]) AS status) AS source",
+                rows: "upper(status) = source.status",
+                time: "noetl.list_time(start_time, 9)",
+            ),
+            Source::Time => $statement!(
+                $direction,
+                source: "(VALUES (0)) AS source (n)",
+                rows: "true",
+                time: "noetl.list_time(start_time)",
+            ),
+            // No index has the order of the next two, so the planner uses the primary key, and the rows are sorted. Their
+            // number is limited by the service.
+            Source::Ids => $statement!(
+                $direction,
+                source: "(SELECT DISTINCT unnest($13::bigint[]) AS id) AS source",
+                rows: "execution_id = source.id",
+                time: "noetl.list_time(start_time, 11)",
+            ),
+            Source::IdRanges => $statement!(
+                $direction,
+                source: "unnest($14::bigint[], $15::bigint[]) AS source (low, high)",
+                rows: "execution_id >= source.low AND execution_id <= source.high",
+                time: "noetl.list_time(start_time, 11)",
+            ),
+        }
+    };
+}
+
+pub(super) use {along, along_ended, along_path, along_tenant_path, along_window};
