@@ -42,8 +42,9 @@ use noetl_runtime::wake::WakeUps;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::pools::{Database, Databases};
 
-/// Capacity in bytes of the cache of log heads. All messages of a subscription share the head of their parent's log.
-const CACHED_HEADS_BYTES: u64 = 32 << 20;
+/// Capacity in bytes of the cache of log heads: about 30,000 heads. All messages of a subscription share the head of their
+/// parent's log, so few heads are read again.
+const CACHED_HEADS_BYTES: u64 = 8 << 20;
 
 /// Use cases of executions.
 #[derive(Debug, Clone)]
