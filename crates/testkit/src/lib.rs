@@ -23,6 +23,7 @@ mod live;
 mod many_rows;
 mod memory;
 pub mod messages;
+pub mod moves;
 pub mod outbox;
 pub mod plans;
 mod postgres;
