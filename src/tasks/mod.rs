@@ -7,7 +7,6 @@ pub mod partitions;
 pub mod prober;
 pub mod projector;
 pub mod relay;
-pub mod shard_map;
 
 use std::time::Duration;
 

@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use serde_json::Value;
 
-use super::moves::Repetition;
 use super::shards::{by_shard, rows_by_ids};
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
@@ -104,31 +103,15 @@ impl ReadProjections for Projections {
 impl AdvanceProjections for Projections {
     #[tracing::instrument(level = "debug", name = "projections.advance", skip_all)]
     async fn advance(&self, ids: BTreeSet<Id>, scope: &Scope) -> Advances {
-        let mut repetition = Repetition::new(&self.databases);
-        let mut advances = self.advance_once(ids, scope).await;
-        loop {
-            let refused = |(id, outcome): (&Id, &Result<Advanced, ServiceError>)| {
-                outcome.as_ref().err().filter(|error| error.bucket_moves().is_some()).map(|error| (*id, error.clone()))
-            };
-            let refused: BTreeMap<Id, ServiceError> = advances.iter().filter_map(refused).collect();
-            match refused.values().next() {
-                Some(error) if repetition.again(error).await => {}
-                _ => return advances,
-            }
-            advances.extend(self.advance_once(refused.into_keys().collect(), scope).await);
-        }
-    }
-}
-
-impl Projections {
-    async fn advance_once(&self, ids: BTreeSet<Id>, scope: &Scope) -> Advances {
         let groups = by_shard(&self.databases, ids, |id| *id);
         let shards = groups
             .into_iter()
             .map(async |(shard, ids)| advance_all(&self.databases.shards()[usize::from(shard)], scope, ids).await);
         join_all(shards).await.into_iter().flatten().collect()
     }
+}
 
+impl Projections {
     /// Creates the use cases.
     #[must_use]
     pub fn new(databases: Databases) -> Self {

@@ -16,9 +16,9 @@ pub(crate) fn by_shard<T>(
     items: impl IntoIterator<Item = T>,
     execution: impl Fn(&T) -> Id,
 ) -> BTreeMap<ShardIndex, Vec<T>> {
-    let (map, mut groups): (_, BTreeMap<ShardIndex, Vec<T>>) = (databases.map(), BTreeMap::new());
+    let mut groups: BTreeMap<ShardIndex, Vec<T>> = BTreeMap::new();
     for item in items {
-        groups.entry(map.shard_of(execution(&item))).or_default().push(item);
+        groups.entry(databases.index_of(execution(&item))).or_default().push(item);
     }
     groups
 }

@@ -116,9 +116,6 @@ pub struct TailStatus {
 /// Creates the cursor if the shard has none. With `backfill` the feed starts before the first event. Without, it starts
 /// with the next commits; if NoETL's tailer has published from this database, it starts after that tailer's position.
 ///
-/// A shard without events, such as an added one, begins like a renumbered database
-/// ([`super::tail_restore::numbered`]): rows that are moved to it later count as published, and belong to the feed.
-///
 /// The rows after NoETL's position get the id of this transaction, as if they had been committed now. The feed's origin
 /// does not see this transaction, so they are in the first batch. Without a backfill, rows with ids that this server has
 /// not assigned yet first get ids that the origin sees, so that they are not published when these ids are assigned.
@@ -135,12 +132,9 @@ pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError>
         let insert = sqlx::query!(
             "WITH begun AS (
                  INSERT INTO noetl.tail_cursor (origin, done, system_identifier, timeline)
-                 SELECT origin, done, system_identifier,
+                 SELECT start, start, system_identifier,
                         ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer
-                 FROM (SELECT CASE WHEN empty THEN '4:4:' WHEN $1 THEN '3:3:' ELSE now END::pg_snapshot AS origin,
-                              CASE WHEN empty THEN '5:5:' WHEN $1 THEN '3:3:' ELSE now END::pg_snapshot AS done
-                       FROM (SELECT NOT EXISTS (SELECT FROM noetl.event) AS empty, pg_current_snapshot()::text AS now)
-                           AS found) AS start,
+                 FROM (SELECT CASE WHEN $1 THEN '3:3:'::pg_snapshot ELSE pg_current_snapshot() END AS start) AS origin,
                       pg_control_system()
                  ON CONFLICT DO NOTHING
                  RETURNING origin

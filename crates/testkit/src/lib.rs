@@ -23,7 +23,6 @@ mod live;
 mod many_rows;
 mod memory;
 pub mod messages;
-pub mod moves;
 pub mod outbox;
 pub mod plans;
 mod postgres;

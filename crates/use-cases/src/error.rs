@@ -36,8 +36,8 @@ pub enum RejectionCode {
     StaleLease,
     /// A field is too large.
     PayloadTooLarge,
-    /// A database can't be reached, or data is being moved from it to another one. If the request is a mutation, it is
-    /// unknown whether anything was written. The same request may succeed later.
+    /// A database can't be reached. If the request is a mutation, it is unknown whether anything was written. The same
+    /// request may succeed later.
     ShardUnavailable,
     /// The operation, or a statement of it in a database, did not end in time. A mutation may have written.
     Timeout,
@@ -224,21 +224,11 @@ impl ServiceError {
         }
     }
 
-    /// Returns the shard that refused a row of a bucket that is being moved or has moved, if that is the cause.
-    #[must_use]
-    pub fn bucket_moves(&self) -> Option<DatabaseName> {
-        match self {
-            Self::Storage(error) => error.bucket_moves(),
-            _ => None,
-        }
-    }
-
-    /// Returns the database that can't be reached, or the shard that refused a row of a bucket that is being moved or has
-    /// moved, if that is the cause.
+    /// Returns the database that can't be reached, if that is the cause.
     #[must_use]
     pub fn unavailable(&self) -> Option<DatabaseName> {
         match self {
-            Self::Storage(error) => error.unavailable().or_else(|| error.bucket_moves()),
+            Self::Storage(error) => error.unavailable(),
             // Without the cluster database a lease can't be renewed. At its ceiling, the next renewal raises it.
             Self::IdGenerationError(
                 NoIdReason::LeaseLost | NoIdReason::Generator(IdGenerationError::CeilingReached { .. }),

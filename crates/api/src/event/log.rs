@@ -43,11 +43,8 @@ pub async fn log(
         return Ok(EventConnection::new(list, Page::default(), Vec::new(), event, |_| String::new()));
     };
     let LogPage { page, feeds } = Arc::unwrap_or_clone(found);
-    // The feeds of all shards that have published events of the log.
-    let map = ctx.data::<Services>()?.databases.map();
-    let left = map.departures_of(execution).iter().map(|departure| departure.from);
-    let shards: Vec<_> = left.chain([map.shard_of(execution)]).collect();
-    let cursor = feeds.and_then(|feeds| stream_cursor(&feeds, Some(&shards)));
+    let shard = ctx.data::<Services>()?.databases.index_of(execution);
+    let cursor = feeds.and_then(|feeds| stream_cursor(&feeds, Some(shard)));
     Ok(connection_of_log(list, page).with(cursor))
 }
 

@@ -107,12 +107,7 @@ impl Steps {
                     replayed: true,
                 });
                 change.replayed &= !self.caught_up;
-                // An object's later events are in another shard's feed after its bucket has moved.
-                change.place = if change.place.shard == shard {
-                    Place { shard, position: change.place.position.max(position) }
-                } else {
-                    place
-                };
+                change.place.position = change.place.position.max(position);
                 change.event = live.event;
             }
             // The list is read after the replay, so it has what the replay lacks.

@@ -17,7 +17,7 @@ use noetl_domain::event::{Event, EventKey};
 use noetl_domain::event_list::{Arrival, EventPosition, EventRange, LogFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest, Total};
-use noetl_domain::shard::{ShardIndex, ShardMap};
+use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::error::StorageError;
@@ -79,19 +79,12 @@ impl ReadLogs for Executions {
         query: &LogQuery,
         scope: &Scope,
     ) -> HashMap<Id, Result<LogPage, ServiceError>> {
-        let (mut found, mut failed, mut feeds);
-        loop {
-            let version;
-            (feeds, version) = self.feed_positions(query.joined).await;
-            let (feeds_read, map) = (&feeds, &self.databases.map());
-            let read = |shard, ids: Vec<i64>| async move {
-                pages(shard, &ids, query, scope, published(feeds_read.as_ref(), shard), map).await
-            };
-            (found, failed) = rows_by_ids(&self.databases, executions.iter().copied(), read).await;
-            if feeds.is_none() || self.databases.map().version() == version {
-                break;
-            }
-        }
+        let feeds = self.feed_positions(query.joined).await;
+        let feeds = &feeds;
+        let read = |shard, ids: Vec<i64>| async move {
+            pages(shard, &ids, query, scope, published(feeds.as_ref(), shard)).await
+        };
+        let (found, failed) = rows_by_ids(&self.databases, executions.iter().copied(), read).await;
         let mut found: HashMap<Id, Result<Page<Listed>, Rejection>> = found.into_iter().collect();
         let page = |id: &Id| match failed.get(&self.databases.index_of(*id)) {
             Some(error) => Err(error.clone()),
@@ -112,18 +105,11 @@ impl ReadLogs for Executions {
         joined: bool,
         scope: &Scope,
     ) -> Result<EventListing, ServiceError> {
-        let (views, feeds) = loop {
-            let (feeds, version) = self.feed_positions(joined).await;
-            let views = self.databases.views();
-            if feeds.is_none() || views.iter().all(|view| view.map_version() == version) {
-                break (views, feeds);
-            }
-        };
+        let feeds = self.feed_positions(joined).await;
         let range = request.newest_events_first(filter);
         let feeds_read = feeds.as_ref();
-        let reads = views.into_iter().map(|shard| async move {
-            let published = published(feeds_read, &shard);
-            event_lists::list(shard, scope, filter, columns, range, published).await
+        let reads = self.databases.shards().iter().map(|shard| async move {
+            event_lists::list(shard, scope, filter, columns, range, published(feeds_read, shard)).await
         });
         let (mut rows, mut unavailable) = (Vec::new(), Vec::new());
         for (index, read) in (0..).zip(join_all(reads).await) {
@@ -169,36 +155,8 @@ impl ReadLogs for Executions {
 }
 
 impl Executions {
-    /// Returns the positions of all feeds if a page is to be joined with them, and the version of the bucket map at that
-    /// time. A page that is read by another version would not fit: an event of a bucket that has moved would be in both,
-    /// or in none of them.
-    async fn feed_positions(&self, joined: bool) -> (Option<FeedPositions>, u64) {
-        loop {
-            let version = self.databases.map().version();
-            let positions = self.feed_positions_now(joined).await;
-            if joined && self.databases.is_moving() {
-                // A switch that this replica does not know yet may be older than the positions.
-                self.await_stored_map(version).await;
-            }
-            if !joined || self.databases.map().version() == version {
-                return (positions, version);
-            }
-        }
-    }
-
-    /// Waits for a map after `version` if one is stored. If the cluster database can't be read, no bucket moves now.
-    async fn await_stored_map(&self, version: u64) {
-        match self.databases.has_newer_map().await {
-            Ok(true) => {
-                self.databases.request_new_map();
-                self.databases.map_changed(version).await;
-            }
-            Ok(false) => {}
-            Err(error) => tracing::debug!(%error, "the version of the bucket map can't be read"),
-        }
-    }
-
-    async fn feed_positions_now(&self, joined: bool) -> Option<FeedPositions> {
+    /// Returns the positions of all feeds if a page is to be joined with them.
+    async fn feed_positions(&self, joined: bool) -> Option<FeedPositions> {
         if !joined {
             return None;
         }
@@ -215,15 +173,13 @@ fn published<'a>(feeds: Option<&'a FeedPositions>, shard: &Database) -> Option<&
     feeds?.get(usize::from(shard.shard_index()))?.as_ref().map(|covered| &covered.done)
 }
 
-/// Reads pages of the logs of one shard. With `within`, they have only events that this snapshot sees. `map` is the
-/// bucket map.
+/// Reads pages of the logs of one shard. With `within`, they have only events that this snapshot sees.
 async fn pages(
     shard: &Database,
     logs: &[i64],
     query: &LogQuery,
     scope: &Scope,
     within: Option<&TxSnapshot>,
-    map: &ShardMap,
 ) -> Result<Pages, StorageError> {
     let mut refused: HashSet<i64> = HashSet::new();
     if query.filter.text.is_some() {
@@ -240,7 +196,7 @@ async fn pages(
             pages.extend(by_log(listed).into_iter().map(|(log, events)| (log, Ok(request.cut(events)))));
         }
         LogRequest::ByArrival(request) => {
-            pages.extend(arrivals(shard, &searched, query, request, scope, within, map).await?);
+            pages.extend(arrivals(shard, &searched, query, request, scope, within).await?);
         }
     }
     Ok(pages)
@@ -253,28 +209,30 @@ async fn arrivals(
     request: &PageRequest<Arrival>,
     scope: &Scope,
     within: Option<&TxSnapshot>,
-    map: &ShardMap,
 ) -> Result<Pages, StorageError> {
     let moment = event_arrivals::moment(shard).await?;
     let now = within.unwrap_or(&moment.snapshot);
-    if now.in_progress().len() > MAX_OPEN {
-        return Ok(logs.iter().map(|log| (Id::new(*log), Err(too_many_open()))).collect());
-    }
-    let server_of = |log: Id| moment.server_after(map.departures_of(log).len());
-    let is_readable = |log: &&i64| request.after.as_ref().is_none_or(|after| after.server == server_of(Id::new(**log)));
-    let (logs, elsewhere): (Vec<i64>, Vec<i64>) = logs.iter().partition(is_readable);
     let beginning = Arrival::beginning(moment.server);
     let after = request.after.as_ref().unwrap_or(&beginning);
+    let refusal = if after.server != moment.server {
+        Some(other_server())
+    } else if now.in_progress().len() > MAX_OPEN {
+        Some(too_many_open())
+    } else {
+        None
+    };
+    if let Some(refusal) = refusal {
+        return Ok(logs.iter().map(|log| (Id::new(*log), Err(refusal.clone()))).collect());
+    }
     let LogQuery { filter, columns, .. } = query;
-    let rows = event_arrivals::list(shard, scope, &logs, filter, columns, after, now, request.rows_to_read()).await?;
+    let rows = event_arrivals::list(shard, scope, logs, filter, columns, after, now, request.rows_to_read()).await?;
     let listed = |Arrived { event, tx_id, is_in_next_batch }: Arrived| {
         let (done, target) = if is_in_next_batch { (&after.target, now) } else { (&after.done, &after.target) };
         let (done, target, event_id) = (done.clone(), target.clone(), event.event_id.get());
-        let server = server_of(event.execution_id);
-        Listed { event, arrival: Some(Arrival { server, done, target, tx_id, event_id }) }
+        Listed { event, arrival: Some(Arrival { server: moment.server, done, target, tx_id, event_id }) }
     };
-    let pages = by_log(rows.into_iter().map(listed)).into_iter().map(|(log, events)| (log, Ok(request.cut(events))));
-    Ok(pages.chain(elsewhere.into_iter().map(|log| (Id::new(log), Err(other_server())))).collect())
+    let pages = by_log(rows.into_iter().map(listed));
+    Ok(pages.into_iter().map(|(log, events)| (log, Ok(request.cut(events)))).collect())
 }
 
 fn by_log(events: impl Iterator<Item = Listed>) -> HashMap<Id, Vec<Listed>> {

@@ -1,6 +1,5 @@
 //! Deleting delivered rows that are older than their retention.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -51,30 +50,7 @@ impl Outbox {
         if rows > 0 {
             tracing::info!(shard, rows, "purged delivered outbox rows");
         }
-        if self.databases.map().has_moves() {
-            self.forget_forwards(shard).await?;
-        }
         Ok(OutboxPurge::Done { rows })
-    }
-
-    /// Forgets the new ids of rows that left the shard and were deleted on the shard to which they went.
-    async fn forget_forwards(&self, shard: ShardIndex) -> Result<(), ServiceError> {
-        let (database, mut after) = (self.database(shard), i64::MIN);
-        loop {
-            let page = outbox::forwards(database, after, BATCH).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
-            after = *last;
-            let mut copies: BTreeMap<ShardIndex, BTreeMap<i64, i64>> = BTreeMap::new();
-            for (old, copy) in page.iter().filter(|(_, copy)| self.shards().contains(&copy.shard)) {
-                copies.entry(copy.shard).or_default().insert(copy.number, *old);
-            }
-            for (to, numbers) in copies {
-                let ids: Vec<i64> = numbers.keys().copied().collect();
-                let absent = outbox::absent(self.database(to), &ids).await?;
-                let old: Vec<i64> = absent.iter().filter_map(|number| numbers.get(number).copied()).collect();
-                outbox::forget_forwards(database, &old).await?;
-            }
-        }
     }
 }
 
