@@ -61,7 +61,7 @@ pub struct Replica {
     /// Whether it keeps executions' snapshots current.
     pub projector_enabled: bool,
     /// Values of the settings that are no secrets.
-    pub settings: Vec<ServerSetting>,
+    pub settings: Arc<[ServerSetting]>,
     /// Limits of the transport.
     pub limits: TransportLimits,
     /// Limits on what one operation reads and returns.

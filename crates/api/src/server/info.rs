@@ -1,5 +1,7 @@
 //! Information about the replica that executes an operation, and its limits.
 
+use std::sync::Arc;
+
 use async_graphql::{Enum, SimpleObject};
 use chrono::{DateTime, Utc};
 
@@ -31,7 +33,7 @@ pub struct ServerInfo {
     pub features: Vec<Feature>,
     /// Numbers, flags and choices among the settings, ordered by name. Addresses, files and secrets are left out, and
     /// settings that are not set and have no default.
-    pub settings: Vec<ServerSetting>,
+    pub settings: Arc<[ServerSetting]>,
 }
 
 /// Feature of a replica that its settings turn on.
@@ -124,6 +126,6 @@ pub(super) fn server(services: &Services) -> ServerInfo {
         machine_id: services.ids.machine_id(),
         limits: replica.into(),
         features: features.into_iter().flatten().collect(),
-        settings: replica.settings.clone(),
+        settings: Arc::clone(&replica.settings),
     }
 }
