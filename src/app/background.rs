@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::tasks::housekeeping::{Housekeeping, TASKS};
 use crate::tasks::projector::Projector;
 use crate::tasks::relay::Relay;
-use crate::tasks::{machine_lease, prober};
+use crate::tasks::{machine_lease, prober, shard_map};
 use crate::telemetry;
 use graphql_transport::listener::Tls;
 use noetl_feed::publish::tailer::{TailSettings, Tailer};
@@ -22,7 +22,7 @@ use noetl_service::ids::Ids;
 use noetl_service::projections::Projections;
 use noetl_storage::pools::Databases;
 
-/// Starts the housekeeping tasks, the probers and the renewal of the machine id's lease.
+/// Starts the housekeeping tasks, the probers, the renewal of the machine id's lease, and the reads of the bucket map.
 pub(super) fn start_upkeep(supervisor: &mut Supervisor, ids: &Arc<Ids>, housekeeping: &Housekeeping) {
     for database in housekeeping.databases.distinct() {
         let task = prober::run(Arc::clone(database), supervisor.soft());
@@ -40,6 +40,8 @@ pub(super) fn start_upkeep(supervisor: &mut Supervisor, ids: &Arc<Ids>, housekee
         }),
     );
     supervisor.start("machine lease", infallible(machine_lease::run(Arc::clone(ids), supervisor.soft())));
+    let map = shard_map::run(housekeeping.databases.clone(), Arc::clone(ids), supervisor.soft());
+    supervisor.start("bucket map", infallible(map));
     for task in TASKS {
         supervisor.start(task.name, infallible(housekeeping.clone().repeat(task, supervisor.soft())));
     }

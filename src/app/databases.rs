@@ -57,9 +57,7 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
         migrate_shard(shard).await?;
     }
     let count = u16::try_from(shards.len()).unwrap_or(u16::MAX);
-    if shard_map::load(&cluster).await?.is_empty() {
-        shard_map::store_first(&cluster, &ShardMap::even(count)).await?;
-    }
+    shard_map::store_first(&cluster, &ShardMap::even(count)).await?;
     identify(&cluster, &shards, Uuid::new_v4()).await?;
     for shard in &shards {
         partitions::ensure(shard).await?;
@@ -123,7 +121,7 @@ pub(super) async fn connect(settings: &DatabaseSettings, pool_size: u32) -> Resu
         }
     }
     let configured = u16::try_from(shards.len()).unwrap_or(u16::MAX);
-    let map = ShardMap::from_stored(shard_map::load(&cluster).await?, configured)?;
+    let map = shard_map::load(&cluster, configured).await??;
     identify(&cluster, &shards, Uuid::nil()).await?;
     Ok(Databases::new(cluster, shards, map))
 }

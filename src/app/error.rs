@@ -5,6 +5,7 @@ use noetl_auth::oidc::BadProvider;
 use noetl_auth::tokens::TokenFileError;
 use noetl_domain::shard::BadShardMap;
 use noetl_runtime::supervisor::EndedEarly;
+use noetl_service::moves::MoveError;
 use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::migrate::MigrationError;
 use noetl_use_cases::error::ServiceError;
@@ -38,6 +39,9 @@ pub enum AppError {
         /// Names of the tables.
         tables: String,
     },
+    /// Buckets were not moved.
+    #[error(transparent)]
+    Move(#[from] MoveError),
     /// The stored bucket map does not fit the configured shards.
     #[error("NOETL_SHARDS does not fit the stored bucket map: {0}")]
     ShardMap(#[from] BadShardMap),

@@ -61,7 +61,7 @@ impl Configured {
         let is_shard = shards.iter().any(|shard| Arc::ptr_eq(shard, &cluster));
         check_identity(&cluster, Identity { shard: is_shard.then_some(0), ..found }, found)?;
         let count = u16::try_from(shards.len()).unwrap_or(u16::MAX);
-        let map = ShardMap::from_stored(shard_map::load(&cluster).await?, count)?;
+        let map = shard_map::load(&cluster, count).await??;
         Ok(Self { cluster: found, shards, map })
     }
 

@@ -3,7 +3,7 @@
 use graphql_transport::Metric;
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 74] = [
+pub const METRICS: [Metric; 75] = [
     Metric::gauge("noetl_broker_up", &[], "Whether the connection to the broker is up: 1 or 0"),
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
     Metric::counter("noetl_catalog_named_total", &[], "Catalog entries of NoETL's server whose names were read"),
@@ -140,6 +140,11 @@ pub const METRICS: [Metric; 74] = [
         "noetl_stream_incomplete_events_total",
         &[],
         "Events of the stream that readers completed from the database",
+    ),
+    Metric::counter(
+        "noetl_stream_order_waits_total",
+        &[],
+        "Times that a stream of a reader waited for another stream, because a bucket had moved between the shards",
     ),
     Metric::counter(
         "noetl_stream_oversize_events_total",

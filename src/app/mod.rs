@@ -9,6 +9,7 @@ mod error;
 mod growth;
 mod listener;
 pub mod metrics;
+mod moves;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,6 +67,7 @@ pub use databases::{migrate, migration_plan};
 pub use error::AppError;
 pub use growth::{ShardState, ShardStatus, add_shards, rebalance_plan, shards};
 pub use listener::document_limits;
+pub use moves::{PlannedMove, abort_moves, move_buckets, planned_moves};
 
 /// Runs every housekeeping task once, and passes each result to `report`.
 #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
@@ -250,7 +252,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, AppError> {
 async fn lease(databases: &Databases, holder: &Holder, pinned: Option<u16>) -> Result<Ids, AppError> {
     let give_up = Instant::now() + LEASE + Duration::from_secs(2);
     loop {
-        if let Some(ids) = Ids::lease(Arc::clone(databases.cluster()), holder.clone(), pinned).await? {
+        if let Some(ids) = Ids::lease(databases.clone(), holder.clone(), pinned).await? {
             return Ok(ids);
         }
         if Instant::now() > give_up {

@@ -1,6 +1,6 @@
 //! Output of commands that print a result.
 
-use std::io::{ErrorKind, Write, stdout};
+use std::io::{ErrorKind, Write, stderr, stdout};
 
 use super::Failure;
 
@@ -11,4 +11,9 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::Output(error)),
         _ => Ok(()),
     }
+}
+
+/// Prints a line about progress to standard error. A reader that is gone does not matter.
+pub(super) fn note(line: &str) {
+    let _ = writeln!(stderr().lock(), "{line}");
 }

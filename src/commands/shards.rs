@@ -1,14 +1,17 @@
-//! `shards`: shows the shards, adds shards, and plans an even distribution of the buckets.
+//! `shards`: shows the shards, adds shards, plans an even distribution of the buckets, and moves buckets.
 
 use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 
 use super::{Failure, output};
-use crate::app::{self, ShardState, ShardStatus};
+use crate::app::{self, PlannedMove, ShardState, ShardStatus};
 use crate::config::Config;
-use noetl_domain::rebalance::{BucketMove, BucketSeries};
+use noetl_domain::rebalance::{self, BucketMove, BucketSeries, MalformedBuckets};
 use noetl_domain::shard::{BUCKETS, ShardIndex};
+use noetl_service::moves::Progress;
 use noetl_storage::shard_map::Size;
 
 /// Options of `shards`. Without a command, it shows the shards.
@@ -33,6 +36,33 @@ enum Command {
         #[arg(long, required = true)]
         plan: bool,
     },
+    /// Move buckets to another shard while servers run. Writers of a bucket wait for less than a second. The command can
+    /// be interrupted, and continues when it is repeated; a move back is the same command with the other shard. It prints
+    /// its progress to standard error.
+    Move {
+        /// The buckets, as `rebalance --plan` prints them: single buckets and series such as `2-5036/6`, separated by
+        /// commas.
+        #[arg(long, value_parser = parse_buckets)]
+        buckets: Buckets,
+        /// Index of the shard that gets the buckets.
+        #[arg(long)]
+        to: ShardIndex,
+        /// Print what would be moved, and change nothing.
+        #[arg(long, conflicts_with = "abort")]
+        dry_run: bool,
+        /// Give up the moves of these buckets that were not switched: delete the copied rows, and leave the buckets where
+        /// they are.
+        #[arg(long)]
+        abort: bool,
+    },
+}
+
+/// Buckets of an option, ascending.
+#[derive(Debug, Clone)]
+struct Buckets(Vec<u16>);
+
+fn parse_buckets(text: &str) -> Result<Buckets, MalformedBuckets> {
+    rebalance::parse_buckets(text).map(Buckets)
 }
 
 /// Runs the command, or shows the shards.
@@ -41,6 +71,19 @@ pub(super) async fn run(config: &Config, options: Options) -> Result<(), Failure
         None => shown(&app::shards(config).await?),
         Some(Command::Add { dry_run }) => added(&app::add_shards(config, dry_run).await?, dry_run),
         Some(Command::Rebalance { plan: _ }) => plan(&app::rebalance_plan(config).await?),
+        Some(Command::Move { buckets: Buckets(buckets), to, dry_run: true, .. }) => {
+            planned(&app::planned_moves(config, buckets, to).await?, to)
+        }
+        Some(Command::Move { buckets: Buckets(buckets), to, abort: true, .. }) => {
+            format!("{} moves of buckets to shard {to} aborted\n", app::abort_moves(config, buckets, to).await?)
+        }
+        Some(Command::Move { buckets: Buckets(buckets), to, .. }) => {
+            let count = buckets.len();
+            let shown = Mutex::new(None);
+            Box::pin(app::move_buckets(config, buckets, to, &|from, to, progress| show(&shown, from, to, progress)))
+                .await?;
+            format!("{count} buckets are on shard {to}\n")
+        }
     };
     output::print(&text)
 }
@@ -80,6 +123,50 @@ fn added(shards: &[ShardIndex], dry_run: bool) -> String {
         (false, false) => text.push_str("Restart the replicas one by one with this NOETL_SHARDS.\n"),
     }
     text
+}
+
+fn planned(moves: &[PlannedMove], to: ShardIndex) -> String {
+    let mut text = String::new();
+    for PlannedMove { source, buckets, of, size } in moves {
+        let share = |whole: i64| whole.saturating_mul(count(buckets.len())) / count(*of).max(1);
+        let (events, executions, mib) = (share(size.events), share(size.executions), share(size.bytes / (1024 * 1024)));
+        let _ = writeln!(
+            text,
+            "{} buckets from shard {source} to shard {to}: about {events} events, {executions} executions, {mib} MiB",
+            buckets.len()
+        );
+    }
+    if moves.is_empty() {
+        let _ = writeln!(text, "the buckets are on shard {to}");
+    }
+    text
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Shortest time between two lines about copied rows or a wait.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// Prints the progress of a move to standard error. Lines that repeat often are printed once per second.
+fn show(shown: &Mutex<Option<Instant>>, from: ShardIndex, to: ShardIndex, progress: Progress) {
+    let mut last = shown.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_frequent = matches!(progress, Progress::Copied { .. } | Progress::Waiting);
+    if is_frequent && last.is_some_and(|last| last.elapsed() < LINE_EVERY) {
+        return;
+    }
+    *last = Some(Instant::now());
+    let line = match progress {
+        Progress::Waiting => "waiting for another move or the retention".to_owned(),
+        Progress::Announced => "the replicas know of the move".to_owned(),
+        Progress::Copied { executions, events } => format!("copied {executions} executions, {events} events"),
+        Progress::Postponed(reason) => format!("a switch is tried again: {reason}"),
+        Progress::Switched { done, of, pause_ms } => {
+            format!("{done} of {of} buckets have moved (writers waited for up to {pause_ms} ms)")
+        }
+    };
+    output::note(&format!("shard {from} to shard {to}: {line}"));
 }
 
 fn plan(moves: &[BucketMove]) -> String {

@@ -14,6 +14,7 @@ use super::partitions::{self, Partitions};
 use noetl_domain::shard::ShardIndex;
 use noetl_service::catalog::Catalog;
 use noetl_service::executions::Executions;
+use noetl_service::moves;
 use noetl_service::outbox::Outbox;
 use noetl_service::read_model::ReadModel;
 use noetl_service::retention::Retention;
@@ -23,7 +24,7 @@ use noetl_storage::pools::Databases;
 use noetl_use_cases::error::ServiceError;
 
 /// Every housekeeping task.
-pub const TASKS: [Task; 9] = [
+pub const TASKS: [Task; 10] = [
     Task {
         name: "partitions",
         period: Duration::from_hours(6),
@@ -68,6 +69,11 @@ pub const TASKS: [Task; 9] = [
         name: "catalog names",
         period: Duration::from_secs(5),
         run: Run::OnCluster(|services| services.name_catalog_entries().boxed()),
+    },
+    Task {
+        name: "bucket moves",
+        period: Duration::from_secs(2),
+        run: Run::OnCluster(|services| services.complete_moves().boxed()),
     },
 ];
 
@@ -199,12 +205,16 @@ impl Housekeeping {
         })
     }
 
+    async fn complete_moves(&self) -> Result<String, HousekeepingError> {
+        Ok(moves::complete(&self.databases).await?.to_string())
+    }
+
     async fn enforce_retention(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
-        Ok(self.retention.enforce(&self.databases.shards()[usize::from(shard)]).await?.to_string())
+        Ok(self.retention.enforce(&self.databases, shard).await?.to_string())
     }
 
     async fn fill_execution_list(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
-        Ok(self.read_model.fill(&self.databases.shards()[usize::from(shard)]).await?.to_string())
+        Ok(self.read_model.fill(&self.databases, shard).await?.to_string())
     }
 
     async fn purge_outbox(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {

@@ -7,6 +7,7 @@ pub mod partitions;
 pub mod prober;
 pub mod projector;
 pub mod relay;
+pub mod shard_map;
 
 use std::time::Duration;
 

@@ -10,6 +10,7 @@ use noetl_storage::budget::{Budget, BudgetLimits, Resource};
 use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::execution_lists::{self, ExecutionFilter};
 use noetl_storage::pools::Database;
+use noetl_storage::view::View;
 use noetl_testkit::feed::run;
 use noetl_testkit::{Deployment, Live, Server, eventually, execute_input};
 use serde_json::{Value, json};
@@ -137,7 +138,7 @@ async fn the_row_limit_applies_to_all_statements_of_an_operation_together() {
     let range = PositionRange::newest(100);
     let list = async || {
         let filter = ExecutionFilter::default();
-        let mut listed = pin!(execution_lists::list(&shard, &Scope::Unrestricted, &filter, range));
+        let mut listed = pin!(execution_lists::list(View::whole(&shard), &Scope::Unrestricted, &filter, range));
         poll_fn(|cx| budget.enter(|| listed.as_mut().poll(cx))).await
     };
     assert_eq!(list().await.unwrap().len(), 100);

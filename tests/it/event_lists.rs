@@ -10,6 +10,7 @@ use noetl_storage::error::DatabaseName;
 use noetl_storage::event_lists;
 use noetl_storage::events::LargeColumns;
 use noetl_storage::pools::Database;
+use noetl_storage::view::View;
 use noetl_testkit::feed::run;
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::worker::event_with;
@@ -177,7 +178,7 @@ async fn work(deployment: &Deployment, reader: &Database, filter: &LogFilter) ->
     let request = PageRequest::<EventPosition> { limit: 20, backwards: false, after: None, before: None };
     let list = async |filter: &LogFilter| {
         let (columns, range) = (LargeColumns::default(), request.newest_events_first(filter));
-        event_lists::list(reader, &Scope::Unrestricted, filter, &columns, range, None).await.unwrap()
+        event_lists::list(View::whole(reader), &Scope::Unrestricted, filter, &columns, range, None).await.unwrap()
     };
     let nothing = LogFilter {
         event: EventFilter { execution_ids: Some(vec![]), ..EventFilter::default() },

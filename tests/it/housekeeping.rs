@@ -9,6 +9,7 @@ use noetl_graphql::tasks::housekeeping::TASKS;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
 use noetl_storage::retention::{KeepReason, Turn};
+use noetl_storage::view::View;
 use noetl_testkit::feed::{Key, Reader, insert, insert_typed, run};
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
@@ -289,8 +290,8 @@ async fn an_event_committed_after_the_partition_was_judged_keeps_the_partition()
     publish(&deployment).await;
     let options = deployment.shard_dsns[0].parse().unwrap();
     let shard = Database::new(DatabaseName::Shard(ShardIndex::default()), options, 2);
-    let mut turn = Turn::take(&shard).await.unwrap().unwrap();
-    assert!(Turn::take(&shard).await.unwrap().is_none(), "only one process has the turn");
+    let mut turn = Turn::take(View::whole(&shard)).await.unwrap().unwrap();
+    assert!(Turn::take(View::whole(&shard)).await.unwrap().is_none(), "only one process has the turn");
     let partition = turn.partitions().await.unwrap().into_iter().find(|one| one.from == first(1)).unwrap();
     let cutoff = turn.cutoff(30).await.unwrap();
     // The transaction is open while the partition is judged, and commits before the drop.

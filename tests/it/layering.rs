@@ -53,7 +53,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         "noetl_feed::publish",
         &["noetl_feed::wake_ups", "noetl_feed::wire", "noetl_domain", "noetl_storage", "noetl_runtime"],
     ),
-    ("noetl_feed::read", &["noetl_feed::wire", "noetl_domain", "noetl_storage", "noetl_runtime::causes"]),
+    (
+        "noetl_feed::read",
+        &["noetl_feed::wire", "noetl_domain", "noetl_storage", "noetl_runtime::causes", "noetl_runtime::clock"],
+    ),
     (
         "tasks",
         &["noetl_feed::wire", "noetl_domain", "noetl_runtime", "noetl_service", "noetl_storage", "noetl_use_cases"],

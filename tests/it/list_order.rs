@@ -9,6 +9,7 @@ use noetl_storage::execution_lists::{self, ExecutionFilter};
 use noetl_storage::executions;
 use noetl_storage::pools::Database;
 use noetl_storage::subscriptions::{self, SubscriptionFilter};
+use noetl_storage::view::View;
 use noetl_testkit::feed::run;
 use noetl_testkit::{Deployment, Server, sleep_in_scenario};
 use serde_json::{Value, json};
@@ -247,7 +248,7 @@ async fn a_page_of_100_000_executions_or_of_many_subscriptions_reads_an_index() 
     // A single connection, so that its plans are cached.
     let reader = Database::new(DatabaseName::Cluster, deployment.cluster_dsn.parse().unwrap(), 1);
     let middle = execution_lists::list(
-        &reader,
+        View::whole(&reader),
         &Scope::Unrestricted,
         &ExecutionFilter::default(),
         PositionRange::newest(50_000),
@@ -262,15 +263,23 @@ async fn a_page_of_100_000_executions_or_of_many_subscriptions_reads_an_index() 
             let before = entries_read(&deployment, &reader, "execution%").await;
             for _ in 0..10 {
                 assert_eq!(
-                    execution_lists::list(&reader, &Scope::Unrestricted, &ExecutionFilter::default(), range)
-                        .await
-                        .unwrap()
-                        .len(),
+                    execution_lists::list(
+                        View::whole(&reader),
+                        &Scope::Unrestricted,
+                        &ExecutionFilter::default(),
+                        range
+                    )
+                    .await
+                    .unwrap()
+                    .len(),
                     26
                 );
-                assert_eq!(execution_lists::list(&reader, &Scope::Unrestricted, &old, all).await.unwrap().len(), 26);
+                assert_eq!(
+                    execution_lists::list(View::whole(&reader), &Scope::Unrestricted, &old, all).await.unwrap().len(),
+                    26
+                );
                 let children = execution_lists::children(
-                    &reader,
+                    View::whole(&reader),
                     &Scope::Unrestricted,
                     &[0, 1],
                     &ExecutionFilter::default(),
@@ -286,7 +295,9 @@ async fn a_page_of_100_000_executions_or_of_many_subscriptions_reads_an_index() 
         let before = entries_read(&deployment, &reader, "event%").await;
         for _ in 0..10 {
             let page =
-                subscriptions::list(&reader, &Scope::Unrestricted, &SubscriptionFilter::default(), all).await.unwrap();
+                subscriptions::list(View::whole(&reader), &Scope::Unrestricted, &SubscriptionFilter::default(), all)
+                    .await
+                    .unwrap();
             assert_eq!(page.len(), 26);
         }
         let read = entries_read(&deployment, &reader, "event%").await - before;

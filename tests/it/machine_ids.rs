@@ -7,10 +7,11 @@ use std::sync::Arc;
 use futures::future::join_all;
 use nix::sys::signal::Signal;
 use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardMap;
 use noetl_service::ids::Ids;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::machines::Holder;
-use noetl_storage::pools::Database;
+use noetl_storage::pools::{Database, Databases};
 use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
@@ -238,7 +239,9 @@ async fn ids_at_the_ceiling_of_the_lease_are_generated_after_a_renewal() {
     let deployment = Deployment::start(1).await;
     let options = deployment.cluster_dsn.parse().unwrap();
     let cluster = Arc::new(Database::new(DatabaseName::Cluster, options, 2));
-    let ids = Ids::lease(cluster, Holder { owner: Uuid::new_v4(), description: None }, Some(9)).await.unwrap().unwrap();
+    let databases = Databases::new(Arc::clone(&cluster), vec![cluster], ShardMap::even(1));
+    let ids =
+        Ids::lease(databases, Holder { owner: Uuid::new_v4(), description: None }, Some(9)).await.unwrap().unwrap();
     let ceiling = deployment.in_cluster("SELECT ceiling_ms FROM noetl.machine_lease WHERE machine_id = 9").await;
     // A log whose last id is at the end of the reserved range.
     let mut made = vec![ids.next_after(Id::first_of(ceiling.cast_unsigned() - 1)).await.unwrap()];

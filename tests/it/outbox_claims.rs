@@ -10,6 +10,7 @@ use noetl_storage::error::DatabaseName;
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::outbox::{self, Claim, Claimed, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
+use noetl_storage::view::View;
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::{NO_RELAY, ids, reference, references};
 use noetl_testkit::{Deployment, Server, eventually};
@@ -225,7 +226,7 @@ async fn a_row_below_the_low_watermark_is_claimed_before_later_rows_of_its_execu
         subjects: None,
         claimant: None,
     };
-    let rows = outbox::claim(&database, &Scope::Unrestricted, &claim, &marks).await.unwrap();
+    let rows = outbox::claim(View::whole(&database), &Scope::Unrestricted, &claim, &marks).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.outbox_id).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
@@ -348,7 +349,8 @@ async fn large_payloads_are_claimed_in_parts() {
     };
     let mut parts = Vec::new();
     loop {
-        let rows = outbox::claim(&database, &Scope::Unrestricted, &claim, &LowWatermarks::START).await.unwrap();
+        let rows =
+            outbox::claim(View::whole(&database), &Scope::Unrestricted, &claim, &LowWatermarks::START).await.unwrap();
         if rows.is_empty() {
             break;
         }

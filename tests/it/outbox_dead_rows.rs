@@ -9,6 +9,7 @@ use noetl_storage::error::DatabaseName;
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
+use noetl_storage::view::View;
 use noetl_testkit::feed::run;
 use noetl_testkit::{Deployment, eventually, sleep_in_scenario};
 use sqlx::Row as _;
@@ -28,7 +29,7 @@ impl Claimant {
     }
 
     async fn claim(&mut self, limit: i64) -> Vec<Ref> {
-        let probe = outbox::probe(&self.database, &self.marks).await.unwrap();
+        let probe = outbox::probe(View::whole(&self.database), &self.marks).await.unwrap();
         self.marks = probe.low_watermarks;
         let claim = Claim {
             limit,
@@ -39,7 +40,7 @@ impl Claimant {
             subjects: None,
             claimant: None,
         };
-        let rows = outbox::claim(&self.database, &Scope::Unrestricted, &claim, &self.marks).await.unwrap();
+        let rows = outbox::claim(View::whole(&self.database), &Scope::Unrestricted, &claim, &self.marks).await.unwrap();
         rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect()
     }
 
@@ -54,11 +55,11 @@ impl Claimant {
     /// at most once a second, with the next statement of the same connection.
     async fn work(&mut self, deployment: &Deployment) -> i64 {
         sleep_in_scenario(Duration::from_millis(1100)).await;
-        outbox::probe(&self.database, &self.marks).await.unwrap();
+        outbox::probe(View::whole(&self.database), &self.marks).await.unwrap();
         let before = read(deployment).await;
         assert_eq!(self.claim(BATCH).await.len(), usize::try_from(BATCH).unwrap());
         sleep_in_scenario(Duration::from_millis(1100)).await;
-        outbox::probe(&self.database, &self.marks).await.unwrap();
+        outbox::probe(View::whole(&self.database), &self.marks).await.unwrap();
         read(deployment).await - before
     }
 }

@@ -23,6 +23,7 @@ use noetl_storage::error::DatabaseName;
 use noetl_storage::execution_lists::{self, ExecutionFilter};
 use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
+use noetl_storage::view::View;
 use noetl_testkit::Server;
 use serde_json::Value;
 use sqlx::PgPool;
@@ -111,10 +112,9 @@ fn page(mut rows: Vec<Row>) -> Json {
 /// The list with the statement of the server.
 async fn list(State(shards): State<Arc<Shards>>, _: Bytes) -> Json {
     let filter = ExecutionFilter::default();
-    let pages = shards
-        .databases
-        .iter()
-        .map(|shard| execution_lists::list(shard, &Scope::Unrestricted, &filter, PositionRange::newest(51)));
+    let pages = shards.databases.iter().map(|shard| {
+        execution_lists::list(View::whole(shard), &Scope::Unrestricted, &filter, PositionRange::newest(51))
+    });
     let rows = join_all(pages).await.into_iter().flat_map(Result::unwrap);
     let row = |row: noetl_storage::executions::ExecutionRow| Row {
         execution_id: row.execution_id,

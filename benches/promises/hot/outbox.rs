@@ -8,6 +8,7 @@ use noetl_storage::error::DatabaseName;
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
+use noetl_storage::view::View;
 
 use super::execute::names;
 use super::http::Http;
@@ -63,7 +64,7 @@ impl Caller for Bare {
     async fn call(&mut self) -> usize {
         let count = self.shards.len();
         let each = self.shards.iter().zip(&mut self.low_watermarks).map(async |(shard, low_watermarks)| {
-            *low_watermarks = outbox::probe(shard, low_watermarks).await.unwrap().low_watermarks;
+            *low_watermarks = outbox::probe(View::whole(shard), low_watermarks).await.unwrap().low_watermarks;
             let limit = i64::try_from(BATCH / count).unwrap();
             let claim = Claim {
                 limit,
@@ -74,7 +75,7 @@ impl Caller for Bare {
                 subjects: None,
                 claimant: None,
             };
-            let rows = outbox::claim(shard, &Scope::Unrestricted, &claim, low_watermarks).await.unwrap();
+            let rows = outbox::claim(View::whole(shard), &Scope::Unrestricted, &claim, low_watermarks).await.unwrap();
             let reference = |row: &outbox::Claimed| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token };
             let rows: Vec<Ref> = rows.iter().map(reference).collect();
             outbox::mark_published(shard, &Scope::Unrestricted, &rows, LockWait::Long).await.unwrap().len()

@@ -1,7 +1,7 @@
 //! Loaders: the objects that the rows of a response refer to are fetched with one query per database. A shard that
 //! can't be read fails only the rows that it stores. Each aggregate defines its keys, and how they are loaded.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,9 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::Services;
 use noetl_domain::ids::Id;
-use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
-use noetl_use_cases::error::ServiceError;
+use noetl_use_cases::error::{ReadFailures, ServiceError};
 
 /// Fetches the objects that rows refer to.
 #[derive(Debug)]
@@ -66,22 +65,19 @@ where
     }
 }
 
-impl Loaders {
-    /// Returns the rows, and an error for each key whose shard could not be read.
-    pub(super) fn with_failures<K: Copy + Eq + Hash, R>(
-        &self,
-        keys: &[K],
-        id: impl Fn(&K) -> Id,
-        mut rows: HashMap<Id, R>,
-        failed: &BTreeMap<ShardIndex, ServiceError>,
-    ) -> HashMap<K, Result<R, ServiceError>> {
-        let answer = |key: &K| {
-            let id = id(key);
-            let error = failed.get(&self.services.databases.index_of(id)).cloned();
-            Some((*key, error.map_or_else(|| rows.remove(&id).map(Ok), |error| Some(Err(error)))?))
-        };
-        keys.iter().filter_map(answer).collect()
-    }
+/// Returns the rows, and the errors of the keys that could not be read.
+pub(super) fn with_failures<K: Copy + Eq + Hash, R>(
+    keys: &[K],
+    id: impl Fn(&K) -> Id,
+    mut rows: HashMap<Id, R>,
+    failed: &ReadFailures,
+) -> HashMap<K, Result<R, ServiceError>> {
+    let answer = |key: &K| {
+        let id = id(key);
+        let error = failed.get(&id).cloned();
+        Some((*key, error.map_or_else(|| rows.remove(&id).map(Ok), |error| Some(Err(error)))?))
+    };
+    keys.iter().filter_map(answer).collect()
 }
 
 /// Groups the keys by `kind`, so that one query can serve each group.

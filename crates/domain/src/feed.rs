@@ -16,6 +16,12 @@ impl FeedId {
         Self(number)
     }
 
+    /// Returns its number.
+    #[must_use]
+    pub const fn number(self) -> u128 {
+        self.0
+    }
+
     /// Returns the short form, which is part of every reader's cursor.
     #[must_use]
     pub fn tag(self) -> FeedTag {

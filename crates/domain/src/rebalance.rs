@@ -1,6 +1,6 @@
 //! Plan of bucket moves that makes the shards hold equal numbers of buckets, with the fewest moves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::shard::{BUCKETS, ShardIndex, ShardMap};
@@ -96,6 +96,28 @@ impl fmt::Display for BucketSeries<'_> {
     }
 }
 
+/// A text that does not name buckets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} names no buckets; write single buckets from 0 to 5039 and series such as 2-5036/6, separated by commas")]
+pub struct MalformedBuckets(String);
+
+/// Parses buckets in the form of [`BucketSeries`]. Returns them ascending, each once.
+pub fn parse_buckets(text: &str) -> Result<Vec<u16>, MalformedBuckets> {
+    let mut buckets = BTreeSet::new();
+    for series in text.split(',') {
+        buckets.extend(parse_series(series.trim()).ok_or_else(|| MalformedBuckets(series.to_owned()))?);
+    }
+    Ok(buckets.into_iter().collect())
+}
+
+fn parse_series(text: &str) -> Option<Vec<u16>> {
+    let (range, step) = text.split_once('/').unwrap_or((text, "1"));
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let (first, last, step): (u16, u16, u16) = (first.parse().ok()?, last.parse().ok()?, step.parse().ok()?);
+    let valid = first <= last && last < BUCKETS && step > 0 && (range.contains('-') || !text.contains('/'));
+    valid.then(|| (first..=last).step_by(usize::from(step)).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +207,17 @@ mod tests {
             held.sort_unstable();
             let least: usize = held.iter().zip(&counts).map(|(held, wanted)| held.saturating_sub(*wanted)).sum();
             prop_assert_eq!(moves.iter().map(|of| of.buckets.len()).sum::<usize>(), least);
+        }
+    }
+
+    #[test]
+    fn printed_series_are_parsed_and_other_texts_are_refused() {
+        for buckets in [&[7][..], &[7, 8], &[7, 9], &[1, 2, 3, 10, 20, 30, 31], &[0, 5039]] {
+            assert_eq!(parse_buckets(&BucketSeries(buckets).to_string()).as_deref(), Ok(buckets));
+        }
+        assert_eq!(parse_buckets("9, 3-5,4").as_deref(), Ok(&[3, 4, 5, 9][..]));
+        for text in ["", "5040", "-1", "5-3", "3-9/0", "3/2", "1,,2", "a", "1-2-3"] {
+            assert!(parse_buckets(text).is_err(), "{text}");
         }
     }
 }

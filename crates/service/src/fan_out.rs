@@ -1,5 +1,6 @@
 //! Lists over all shards. Each shard returns at most one page after the cursor, and the rows are merged by
-//! position: by time, then by id.
+//! position: by time, then by id. All shards are read as one bucket map shows them, so a row that is being moved comes
+//! from one shard.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,8 @@ use noetl_domain::list_position::{CursorPosition, ListPosition, PositionRange};
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
-use noetl_storage::pools::{Database, Databases};
+use noetl_storage::pools::Databases;
+use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::listing::Listing;
 
@@ -44,7 +46,7 @@ pub(crate) async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, Sto
     databases: &'a Databases,
     request: &PageRequest<ListPosition>,
     position: impl Fn(&T) -> ListPosition,
-    query: impl Fn(&'a Database, PositionRange) -> Rows,
+    query: impl Fn(View<'a>, PositionRange) -> Rows,
 ) -> Result<Listing<T>, ServiceError> {
     let (mut rows, unavailable) = read_all_shards(databases, request, query).await?;
     sort(&mut rows, request, position);
@@ -57,7 +59,7 @@ pub(crate) async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec
     request: &PageRequest<ListPosition>,
     position: impl Fn(&T) -> ListPosition,
     group: impl Fn(&T) -> i64,
-    query: impl Fn(&'a Database, PositionRange) -> Rows,
+    query: impl Fn(View<'a>, PositionRange) -> Rows,
 ) -> Result<(HashMap<i64, Page<T>>, Vec<ShardIndex>), ServiceError> {
     let (rows, unavailable) = read_all_shards(databases, request, query).await?;
     let mut groups: HashMap<i64, Vec<T>> = HashMap::new();
@@ -76,7 +78,7 @@ pub(crate) async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec
 pub(crate) async fn total<'a, Count: Future<Output = Result<i64, StorageError>>>(
     databases: &'a Databases,
     limit: i64,
-    query: impl Fn(&'a Database, i64) -> Count,
+    query: impl Fn(View<'a>, i64) -> Count,
 ) -> Result<Total, ServiceError> {
     let (counts, _) = answers(databases, |shard| query(shard, limit + 1)).await?;
     Ok(Total::of(counts.iter().sum(), limit))
@@ -85,10 +87,10 @@ pub(crate) async fn total<'a, Count: Future<Output = Result<i64, StorageError>>>
 /// Queries all shards, and returns the answers and the shards that are unreachable. Any other error fails the query.
 pub(crate) async fn answers<'a, T, Answer: Future<Output = Result<T, StorageError>>>(
     databases: &'a Databases,
-    query: impl Fn(&'a Database) -> Answer,
+    query: impl Fn(View<'a>) -> Answer,
 ) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
     let (mut found, mut unavailable) = (Vec::new(), Vec::new());
-    for (index, answer) in (0..).zip(join_all(databases.shards().iter().map(|shard| query(shard))).await) {
+    for (index, answer) in (0..).zip(join_all(databases.views().into_iter().map(query)).await) {
         match answer {
             Ok(answer) => found.push(answer),
             Err(error) if error.unavailable().is_some() => unavailable.push(index),
@@ -101,7 +103,7 @@ pub(crate) async fn answers<'a, T, Answer: Future<Output = Result<T, StorageErro
 async fn read_all_shards<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<ListPosition>,
-    query: impl Fn(&'a Database, PositionRange) -> Rows,
+    query: impl Fn(View<'a>, PositionRange) -> Rows,
 ) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
     let range = request.newest_first();
     let (rows, unavailable) = answers(databases, |shard| query(shard, range)).await?;

@@ -6,15 +6,15 @@
 //! the millisecond that the lease reserved. The validity is measured on the monotonic clock, from before the renewal
 //! was sent. A replica that lost its lease makes no ids until it has another lease.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
 use noetl_domain::ids::{Id, IdGenerationError, Snowflakes};
 use noetl_runtime::clock;
-use noetl_storage::machines::{self, Grant, Holder, Lease};
-use noetl_storage::pools::Database;
+use noetl_storage::machines::{self, Grant, Holder, KnownMap, Lease};
+use noetl_storage::pools::Databases;
 use noetl_use_cases::error::{NoIdReason, ServiceError};
 use noetl_use_cases::ids::ReserveIds;
 
@@ -26,7 +26,7 @@ const RESERVED_MS: u64 = 120_000;
 /// Generator of ids under a leased machine id.
 #[derive(Debug)]
 pub struct Ids {
-    cluster: Arc<Database>,
+    databases: Databases,
     holder: Holder,
     pinned: Option<u16>,
     leased: Mutex<MachineLease>,
@@ -43,7 +43,7 @@ struct MachineLease {
 #[async_trait]
 impl ReserveIds for Ids {
     async fn leases(&self) -> Result<Vec<Lease>, ServiceError> {
-        Ok(machines::leases(&self.cluster).await?)
+        Ok(machines::leases(self.databases.cluster()).await?)
     }
 
     async fn reserve(&self, count: u32) -> Result<Vec<Id>, ServiceError> {
@@ -62,14 +62,14 @@ impl ReserveIds for Ids {
 impl Ids {
     /// Leases a machine id: `pinned`, or any free one. Returns `Ok(None)` if none is free.
     pub async fn lease(
-        cluster: Arc<Database>,
+        databases: Databases,
         holder: Holder,
         pinned: Option<u16>,
     ) -> Result<Option<Self>, ServiceError> {
-        let Some(leased) = acquire(&cluster, &holder, pinned, 0).await? else {
+        let Some(leased) = acquire(&databases, &holder, pinned, 0).await? else {
             return Ok(None);
         };
-        Ok(Some(Self { cluster, holder, pinned, leased: Mutex::new(leased) }))
+        Ok(Some(Self { databases, holder, pinned, leased: Mutex::new(leased) }))
     }
 
     /// Returns the next id.
@@ -126,7 +126,8 @@ impl Ids {
         };
         let ceiling_ms = position_ms.max(clock::snowflake_ms()) + RESERVED_MS;
         let requested_at = Instant::now();
-        if machines::renew(&self.cluster, self.holder.owner, machine_id, ceiling_ms, LEASE.as_secs_f64()).await? {
+        let (cluster, map) = (self.databases.cluster(), known_map(&self.databases));
+        if machines::renew(cluster, self.holder.owner, map, machine_id, ceiling_ms, LEASE.as_secs_f64()).await? {
             let mut leased = self.leased();
             leased.valid_until = requested_at + LEASE;
             leased.snowflakes.raise_ceiling(ceiling_ms);
@@ -135,11 +136,17 @@ impl Ids {
         tracing::warn!(machine_id, "the lease on the machine id is lost; leasing another");
         self.leased().valid_until = requested_at;
         let mut acquired =
-            acquire(&self.cluster, &self.holder, self.pinned, position_ms).await?.ok_or(NoIdReason::LeaseLost)?;
+            acquire(&self.databases, &self.holder, self.pinned, position_ms).await?.ok_or(NoIdReason::LeaseLost)?;
         let mut leased = self.leased();
         acquired.snowflakes.start_above(leased.snowflakes.position_ms());
         *leased = acquired;
         Ok(())
+    }
+
+    /// Stores in the lease that this process uses the current bucket map.
+    pub async fn acknowledge_map(&self) -> Result<(), ServiceError> {
+        let map = known_map(&self.databases);
+        Ok(machines::acknowledge_map(self.databases.cluster(), self.holder.owner, map).await?)
     }
 
     /// Returns the machine id to the cluster database. No ids are made afterwards.
@@ -149,7 +156,7 @@ impl Ids {
             leased.valid_until = Instant::now();
             (leased.machine_id, leased.snowflakes.position_ms())
         };
-        Ok(machines::release(&self.cluster, self.holder.owner, machine_id, position_ms).await?)
+        Ok(machines::release(self.databases.cluster(), self.holder.owner, machine_id, position_ms).await?)
     }
 
     fn leased(&self) -> MutexGuard<'_, MachineLease> {
@@ -157,15 +164,22 @@ impl Ids {
     }
 }
 
+/// Returns the bucket map that this process uses.
+fn known_map(databases: &Databases) -> KnownMap {
+    let shards = u16::try_from(databases.shards().len()).unwrap_or(u16::MAX);
+    KnownMap { version: databases.map().version(), shards }
+}
+
 async fn acquire(
-    cluster: &Database,
+    databases: &Databases,
     holder: &Holder,
     pinned: Option<u16>,
     position_ms: u64,
 ) -> Result<Option<MachineLease>, ServiceError> {
     let requested_at = Instant::now();
     let now_ms = clock::snowflake_ms().max(position_ms);
-    let grant = machines::acquire(cluster, holder, pinned, now_ms, RESERVED_MS, LEASE.as_secs_f64()).await?;
+    let (cluster, map) = (databases.cluster(), known_map(databases));
+    let grant = machines::acquire(cluster, holder, map, pinned, now_ms, RESERVED_MS, LEASE.as_secs_f64()).await?;
     Ok(grant.map(|Grant { machine_id, floor_ms, ceiling_ms }| MachineLease {
         machine_id,
         snowflakes: Snowflakes::new(machine_id, floor_ms.max(position_ms), ceiling_ms),

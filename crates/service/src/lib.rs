@@ -9,6 +9,7 @@ pub mod executions;
 mod fan_out;
 pub mod ids;
 pub mod ingest;
+pub mod moves;
 pub mod outbox;
 pub mod projections;
 pub mod read_model;

@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use serde_json::Value;
 
+use super::moves::Repetition;
 use super::shards::{by_shard, rows_by_ids};
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
-use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_domain::workflow::End;
 use noetl_runtime::crash_point;
@@ -21,7 +21,7 @@ use noetl_storage::events;
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::snapshots::{self, LoopOfState, Projected};
-use noetl_use_cases::error::{Rejection, ServiceError};
+use noetl_use_cases::error::{ReadFailures, Rejection, ServiceError};
 use noetl_use_cases::projections::{AdvanceProjections, Advanced, Advances, ReadProjections};
 
 /// Number of states in memory at the same time, for each shard of a request.
@@ -51,7 +51,7 @@ impl ReadProjections for Projections {
         level = "debug", name = "projections.read", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    async fn read(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Projected>, BTreeMap<ShardIndex, ServiceError>) {
+    async fn read(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Projected>, ReadFailures) {
         let query = |shard, ids: Vec<i64>| async move { read(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|projected| (projected.execution_id, projected)).collect(), failed)
@@ -87,12 +87,7 @@ impl ReadProjections for Projections {
         level = "debug", name = "projections.ends", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    async fn ends(
-        &self,
-        ids: &[Id],
-        reasons: bool,
-        scope: &Scope,
-    ) -> (HashMap<Id, End>, BTreeMap<ShardIndex, ServiceError>) {
+    async fn ends(&self, ids: &[Id], reasons: bool, scope: &Scope) -> (HashMap<Id, End>, ReadFailures) {
         let query = |shard, ids: Vec<i64>| async move { events::ends(shard, scope, &ids, reasons).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.iter().map(|event| (event.execution_id, End::of(event))).collect(), failed)
@@ -103,15 +98,31 @@ impl ReadProjections for Projections {
 impl AdvanceProjections for Projections {
     #[tracing::instrument(level = "debug", name = "projections.advance", skip_all)]
     async fn advance(&self, ids: BTreeSet<Id>, scope: &Scope) -> Advances {
+        let mut repetition = Repetition::new(&self.databases);
+        let mut advances = self.advance_once(ids, scope).await;
+        loop {
+            let refused = |(id, outcome): (&Id, &Result<Advanced, ServiceError>)| {
+                outcome.as_ref().err().filter(|error| error.bucket_moves().is_some()).map(|error| (*id, error.clone()))
+            };
+            let refused: BTreeMap<Id, ServiceError> = advances.iter().filter_map(refused).collect();
+            match refused.values().next() {
+                Some(error) if repetition.again(error).await => {}
+                _ => return advances,
+            }
+            advances.extend(self.advance_once(refused.into_keys().collect(), scope).await);
+        }
+    }
+}
+
+impl Projections {
+    async fn advance_once(&self, ids: BTreeSet<Id>, scope: &Scope) -> Advances {
         let groups = by_shard(&self.databases, ids, |id| *id);
         let shards = groups
             .into_iter()
             .map(async |(shard, ids)| advance_all(&self.databases.shards()[usize::from(shard)], scope, ids).await);
         join_all(shards).await.into_iter().flatten().collect()
     }
-}
 
-impl Projections {
     /// Creates the use cases.
     #[must_use]
     pub fn new(databases: Databases) -> Self {
@@ -119,12 +130,8 @@ impl Projections {
     }
 
     /// Returns the list rows of executions in the scope that the list lacks, because another server started them and no
-    /// advance has stored them yet, and the error of each shard that could not be read.
-    pub async fn unlisted(
-        &self,
-        ids: &[Id],
-        scope: &Scope,
-    ) -> (HashMap<Id, ExecutionRow>, BTreeMap<ShardIndex, ServiceError>) {
+    /// advance has stored them yet, and the errors of those that could not be read.
+    pub async fn unlisted(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, ExecutionRow>, ReadFailures) {
         let (states, failed) = self.read(ids, scope).await;
         (states.into_iter().filter_map(|(id, state)| Some((id, ExecutionRow::of(&state)?))).collect(), failed)
     }

@@ -11,11 +11,13 @@ use std::fmt;
 
 use super::projections::Projections;
 use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_runtime::causes::WithCauses;
 use noetl_runtime::crash_point;
-use noetl_storage::pools::Database;
+use noetl_storage::pools::{Database, Databases};
 use noetl_storage::read_model::{Fill, FillLog, FillProgress};
+use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::projections::AdvanceProjections;
 
@@ -52,8 +54,9 @@ impl ReadModel {
 
     /// Carries out the pass that is due on a shard, or continues it. Fails if a database is unavailable; the next call
     /// continues at the stored position.
-    #[tracing::instrument(level = "debug", name = "read_model.fill", skip_all, fields(database = %shard.name()))]
-    pub async fn fill(&self, shard: &Database) -> Result<FillOutcome, ServiceError> {
+    #[tracing::instrument(level = "debug", name = "read_model.fill", skip_all, fields(shard = index))]
+    pub async fn fill(&self, databases: &Databases, index: ShardIndex) -> Result<FillOutcome, ServiceError> {
+        let shard = &databases.shards()[usize::from(index)];
         let Some(mut fill) = Fill::take(shard).await? else {
             return Ok(FillOutcome::Elsewhere);
         };
@@ -66,7 +69,7 @@ impl ReadModel {
             }
             let logs = fill.page(progress.position, PAGE).await?;
             let Some(last) = logs.last() else { break };
-            let filled = self.advance(&logs).await?;
+            let filled = self.advance(&logs, &databases.view(index)).await?;
             crash_point::reach("fill.advanced");
             metrics::counter!("noetl_read_model_filled_total").increment(filled.cast_unsigned());
             progress = FillProgress {
@@ -83,9 +86,9 @@ impl ReadModel {
 
     /// Advances the executions of a page that the list lacks, or has without their last events. Returns the number of
     /// rows that were stored. An execution that can't be advanced does not stop the pass; reads still find it in its log.
-    async fn advance(&self, logs: &[FillLog]) -> Result<i64, ServiceError> {
-        let outdated: BTreeSet<Id> =
-            logs.iter().filter(|log| log.outdated).map(|log| Id::new(log.execution_id)).collect();
+    async fn advance(&self, logs: &[FillLog], view: &View<'_>) -> Result<i64, ServiceError> {
+        let own = logs.iter().filter(|log| log.outdated && view.shows(log.execution_id));
+        let outdated: BTreeSet<Id> = own.map(|log| Id::new(log.execution_id)).collect();
         if outdated.is_empty() {
             return Ok(0);
         }

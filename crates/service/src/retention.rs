@@ -5,7 +5,8 @@
 //! is logged and counted, and the run continues with the next one.
 //!
 //! The work is idempotent and can be repeated after a crash between any two steps: derived rows without a log are found
-//! by the ranges of ids that no partition holds. Unsettled outbox rows are never deleted.
+//! by the ranges of ids that no partition holds. Unsettled outbox rows are never deleted. The rows of a bucket that has
+//! moved away are dropped with their partition too.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,9 +14,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
+use noetl_storage::moves::journal;
 use noetl_storage::partitions::Partition;
-use noetl_storage::pools::Database;
+use noetl_storage::pools::{Database, Databases};
 use noetl_storage::retention::{self, KeepReason, Turn};
 use noetl_use_cases::error::ServiceError;
 
@@ -54,18 +57,28 @@ pub enum RetentionOutcome {
 }
 
 impl Retention {
-    /// Drops the expired partitions of one shard, and deletes their derived rows.
-    #[tracing::instrument(level = "debug", name = "retention.enforce", skip_all, fields(database = %shard.name()))]
-    pub async fn enforce(self, shard: &Database) -> Result<RetentionOutcome, ServiceError> {
+    /// Drops the expired partitions of one shard, and deletes their derived rows. The index must be one of a shard.
+    #[tracing::instrument(level = "debug", name = "retention.enforce", skip_all, fields(shard = index))]
+    pub async fn enforce(self, databases: &Databases, index: ShardIndex) -> Result<RetentionOutcome, ServiceError> {
         let Some(days) = self.days else {
             return Ok(RetentionOutcome::Unlimited);
         };
         if !self.publishes {
             return Ok(RetentionOutcome::NotPublished);
         }
-        let Some(mut turn) = Turn::take(shard).await? else {
+        let Some(mut turn) = Turn::take(databases.view(index)).await? else {
             return Ok(RetentionOutcome::Elsewhere);
         };
+        // The lock is free, so no command copies to the shard. But one that lost its session may still switch a move
+        // that is fenced: then the map of before the switch would not show that its logs keep their partition.
+        if journal::is_fenced(databases.cluster(), index).await? {
+            turn.end().await?;
+            return Ok(RetentionOutcome::Elsewhere);
+        }
+        // By an outdated map, the logs of a bucket that has arrived would not keep their partition.
+        databases.refresh_map().await?;
+        turn.set_view(databases.view(index));
+        let shard = &databases.shards()[usize::from(index)];
         let cutoff = turn.cutoff(i32::try_from(days).unwrap_or(i32::MAX)).await?;
         let (mut dropped, mut kept) = (Vec::new(), Vec::new());
         for partition in turn.partitions().await?.into_iter().filter(|partition| partition.to <= cutoff) {

@@ -47,6 +47,13 @@ pub enum StorageError {
         /// Reason, for the log and not for users.
         reason: String,
     },
+    /// The shard refused a row, because its bucket is being moved or has moved to another shard. Nothing was written by
+    /// the statement. A later attempt, at the shard that the map then names, may succeed.
+    #[error("{database} refused a row of a bucket that is being moved or has moved")]
+    BucketMoves {
+        /// The database.
+        database: DatabaseName,
+    },
     /// Stored data that this server can't read.
     #[error("{database} holds {what}")]
     Corrupt {
@@ -80,6 +87,8 @@ impl StorageError {
     pub(super) fn classify(database: DatabaseName, source: sqlx::Error) -> Self {
         if let Some(exceeded) = exceeded(&source) {
             Self::LimitExceeded(exceeded)
+        } else if source.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == FENCED) {
+            Self::BucketMoves { database }
         } else if is_timeout(&source) {
             Self::TimedOut { database, reason: source.to_string() }
         } else if is_unavailability(&source) {
@@ -98,7 +107,11 @@ impl StorageError {
         match self {
             Self::Unstorable { .. } => Some("a value can't be stored".to_owned()),
             Self::Refused { source, .. } => refused_values(source.as_database_error()?),
-            Self::Unavailable { .. } | Self::TimedOut { .. } | Self::Corrupt { .. } | Self::LimitExceeded(_) => None,
+            Self::Unavailable { .. }
+            | Self::TimedOut { .. }
+            | Self::BucketMoves { .. }
+            | Self::Corrupt { .. }
+            | Self::LimitExceeded(_) => None,
         }
     }
 
@@ -129,12 +142,25 @@ impl StorageError {
         }
     }
 
-    /// Returns whether a later attempt may succeed: the database is unavailable, or was too slow.
+    /// Returns the shard that refused a row of a bucket that is being moved or has moved, if that is the error.
+    #[must_use]
+    pub fn bucket_moves(&self) -> Option<DatabaseName> {
+        match self {
+            Self::BucketMoves { database } => Some(*database),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a later attempt may succeed: the database is unavailable, or was too slow, or a bucket is being
+    /// moved.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::TimedOut { .. })
+        matches!(self, Self::Unavailable { .. } | Self::TimedOut { .. } | Self::BucketMoves { .. })
     }
 }
+
+/// SQLSTATE of `noetl.check_bucket_fence()` (`migrations/0040_bucket_moves.sql`).
+const FENCED: &str = "NB001";
 
 /// Returns whether the database ended the statement because it took too long, or because it waited too long for a lock:
 /// SQLSTATE `query_canceled` and `lock_not_available`.

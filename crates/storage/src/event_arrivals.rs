@@ -27,6 +27,15 @@ pub struct Moment {
     pub server: u64,
 }
 
+impl Moment {
+    /// Returns the identity of the server for a log that has moved this many times. The shards of a deployment can be on one
+    /// server, and the events of a moved log have other transaction ids than before.
+    #[must_use]
+    pub fn server_after(&self, moves: usize) -> u64 {
+        self.server.wrapping_add((moves as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+}
+
 /// An event with its place in the order of arrival.
 #[derive(Debug, Clone)]
 pub struct Arrived {

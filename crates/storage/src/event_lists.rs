@@ -6,7 +6,7 @@
 
 use super::error::StorageError;
 use super::events::{EventRow, LargeColumns};
-use super::pools::Database;
+use super::view::View;
 use noetl_domain::event::Event;
 use noetl_domain::event_list::{EventRange, INDEXED_CHARS, LogFilter, indexed};
 use noetl_domain::ids::Id;
@@ -54,14 +54,16 @@ struct Conditions<'a> {
     executions: Option<Vec<i64>>,
     /// Tenant of the scope.
     own: Option<&'a str>,
+    /// Bits of the buckets whose events are visible; `None`: all are.
+    held: Option<&'a [u8]>,
 }
 
 impl<'a> Conditions<'a> {
     /// Returns the values of the conditions. `None`: no event can meet them.
-    fn of(scope: &'a Scope, filter: &LogFilter) -> Option<Self> {
+    fn of(shard: &'a View<'_>, scope: &'a Scope, filter: &LogFilter) -> Option<Self> {
         let (event, types) = (&filter.event, filter.type_ranges());
         let (own, wanted) = (scope.tenant(), event.tenant_id.as_deref());
-        if own.is_some() && wanted.is_some() && own != wanted {
+        if shard.is_empty() || (own.is_some() && wanted.is_some() && own != wanted) {
             return None;
         }
         let is_indexed = |name: &str| name != DEFAULT;
@@ -90,12 +92,13 @@ impl<'a> Conditions<'a> {
             statuses: event.statuses.as_ref().map(cut),
             executions: event.execution_ids.as_ref().map(|ids| ids.iter().map(|id| id.get()).collect()),
             own,
+            held: shard.held(),
         })
     }
 }
 
 /// Expands to a statement on the events in a range that meet the conditions of a filter and a scope. Up to `limit` events
-/// of each kind are read, and of all. The parameters 1 to 19 are the conditions; those of `columns` and `visible` follow.
+/// of each kind are read, and of all. The parameters 1 to 20 are the conditions; those of `columns` and `visible` follow.
 /// The first argument is the macro of sqlx with its result type.
 ///
 /// An entry of an index has a limit of about 2700 bytes, so texts are cut at `chars` characters.
@@ -160,7 +163,8 @@ macro_rules! in_all_logs {
                              AND ($14::bigint IS NULL OR parent_execution_id = $14)
                              AND ($15::text IS NULL OR tenant_id = $15)
                              AND ($16::text IS NULL OR tenant_id = $16) AND ($17::text IS NULL OR organization_id = $17)
-                             AND ($18::text[] IS NULL OR true) AND ($19::text[] IS NULL OR true) " + $visible + "
+                             AND ($18::text[] IS NULL OR true) AND ($19::text[] IS NULL OR true)
+                             AND ($20::bytea IS NULL OR get_bit($20, noetl.bucket_of(execution_id)) = 1) " + $visible + "
                              THEN true ELSE false END
                        ORDER BY " + $time + $direction + ", event_id" + $direction + ", execution_id" + $direction + " LIMIT $9
                    ) AS page
@@ -185,6 +189,7 @@ macro_rules! in_all_logs {
             $filter.event.organization_id.as_deref(),
             $conditions.nodes.as_deref(),
             $conditions.statuses.as_deref(),
+            $conditions.held,
             $($argument,)*
         )
     };
@@ -287,14 +292,14 @@ macro_rules! along {
 /// events that this snapshot sees.
 #[tracing::instrument(level = "debug", name = "sql.events.newest", skip_all, fields(database = %shard.name()))]
 pub async fn list(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     filter: &LogFilter,
     columns: &LargeColumns,
     range: EventRange,
     within: Option<&TxSnapshot>,
 ) -> Result<Vec<Event<Text>>, StorageError> {
-    let Some(conditions) = Conditions::of(scope, filter) else { return Ok(Vec::new()) };
+    let Some(conditions) = Conditions::of(&shard, scope, filter) else { return Ok(Vec::new()) };
     macro_rules! listed {
         ($direction:literal, $merged:literal, $($source:tt)*) => {
             shard
@@ -308,15 +313,15 @@ pub async fn list(
                           parent_event_id, parent_execution_id,
                           greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
                           coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
-                          CASE WHEN 'context' = ANY($20) THEN context::text END AS "context: Text",
-                          CASE WHEN 'result' = ANY($20) THEN result::text END AS "result: Text",
-                          CASE WHEN 'meta' = ANY($20) THEN meta::text END AS "meta: Text",
-                          CASE WHEN 'error' = ANY($20) THEN error END AS error,
-                          CASE WHEN 'stack_trace' = ANY($20) THEN stack_trace END AS stack_trace,
+                          CASE WHEN 'context' = ANY($21) THEN context::text END AS "context: Text",
+                          CASE WHEN 'result' = ANY($21) THEN result::text END AS "result: Text",
+                          CASE WHEN 'meta' = ANY($21) THEN meta::text END AS "meta: Text",
+                          CASE WHEN 'error' = ANY($21) THEN error END AS error,
+                          CASE WHEN 'stack_trace' = ANY($21) THEN stack_trace END AS stack_trace,
                           tenant_id AS "tenant_id!", organization_id AS "organization_id!""#,
                         page: "page.*",
                         event: "*",
-                        visible: " AND ($21::text IS NULL OR pg_visible_in_snapshot(tx_id, $21::text::pg_snapshot)) ",
+                        visible: " AND ($22::text IS NULL OR pg_visible_in_snapshot(tx_id, $22::text::pg_snapshot)) ",
                         direction: $direction,
                         merged: $merged,
                         arguments: [columns.names(), within.map(TxSnapshot::to_string)],
@@ -348,13 +353,8 @@ pub async fn list(
 
 /// Counts the events in the scope and the range, up to the range's limit. The range contains the times of the filter.
 #[tracing::instrument(level = "debug", name = "sql.events.count_all", skip_all, fields(database = %shard.name()))]
-pub async fn count(
-    shard: &Database,
-    scope: &Scope,
-    filter: &LogFilter,
-    range: EventRange,
-) -> Result<i64, StorageError> {
-    let Some(conditions) = Conditions::of(scope, filter) else { return Ok(0) };
+pub async fn count(shard: View<'_>, scope: &Scope, filter: &LogFilter, range: EventRange) -> Result<i64, StorageError> {
+    let Some(conditions) = Conditions::of(&shard, scope, filter) else { return Ok(0) };
     macro_rules! counted {
         ($($source:tt)*) => {
             shard

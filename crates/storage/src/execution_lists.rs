@@ -5,7 +5,7 @@ use super::execution_along::{along, along_window};
 use super::execution_select::select;
 use super::execution_sources::{Owners, Parameters, Source, Window, id_ranges};
 use super::executions::{ExecutionRow, stored_names};
-use super::pools::Database;
+use super::view::View;
 use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::PositionRange;
@@ -16,12 +16,12 @@ pub use super::execution_filter::ExecutionFilter;
 /// Returns the candidates of a page in the scope, in the range's direction. A list is ordered by start time, then by id.
 #[tracing::instrument(level = "debug", name = "sql.executions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     filter: &ExecutionFilter,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    pages(shard, Parameters::of(scope, filter, Owners::None, range)).await
+    pages(&shard, Parameters::of(&shard, scope, filter, Owners::None, range)).await
 }
 
 /// Returns the candidates of a page for the children of each of these parents in the scope, in the range's direction. A
@@ -31,7 +31,7 @@ pub async fn list(
     fields(database = %shard.name(), count = parents.len(), first = parents.first())
 )]
 pub async fn children(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     parents: &[i64],
     filter: &ExecutionFilter,
@@ -39,12 +39,12 @@ pub async fn children(
 ) -> Result<Vec<ExecutionRow>, StorageError> {
     let parents = wanted_parents(parents, filter);
     if !filter.names_ids() {
-        return pages(shard, Parameters::of(scope, filter, Owners::Parents(&parents), range)).await;
+        return pages(&shard, Parameters::of(&shard, scope, filter, Owners::Parents(&parents), range)).await;
     }
     let mut rows = Vec::new();
     for parent in parents {
         let filter = filter.of_parent(parent);
-        rows.extend(pages(shard, Parameters::of(scope, &filter, Owners::None, range)).await?);
+        rows.extend(pages(&shard, Parameters::of(&shard, scope, &filter, Owners::None, range)).await?);
     }
     Ok(rows)
 }
@@ -56,17 +56,17 @@ pub async fn children(
     fields(database = %shard.name(), count = entries.len(), first = entries.first())
 )]
 pub async fn of_entries(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     entries: &[i64],
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
     let filter = ExecutionFilter::default();
-    pages(shard, Parameters::of(scope, &filter, Owners::Entries(entries), range)).await
+    pages(&shard, Parameters::of(&shard, scope, &filter, Owners::Entries(entries), range)).await
 }
 
 /// Reads a page for each owner.
-async fn pages(shard: &Database, parameters: Option<Parameters<'_>>) -> Result<Vec<ExecutionRow>, StorageError> {
+async fn pages(shard: &View<'_>, parameters: Option<Parameters<'_>>) -> Result<Vec<ExecutionRow>, StorageError> {
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
     macro_rules! selected {
         ($direction:tt, $($source:tt)*) => {
@@ -100,16 +100,20 @@ async fn pages(shard: &Database, parameters: Option<Parameters<'_>>) -> Result<V
 
 /// Returns whether more than `limit` executions have ids that begin with these digits, in any scope.
 #[tracing::instrument(level = "debug", name = "sql.executions.more_ids_than", skip_all, fields(database = %shard.name()))]
-pub async fn more_ids_than(shard: &Database, limit: i64, digits: &str) -> Result<bool, StorageError> {
+pub async fn more_ids_than(shard: View<'_>, limit: i64, digits: &str) -> Result<bool, StorageError> {
     let (lows, highs): (Vec<i64>, Vec<i64>) = id_ranges(digits).into_iter().unzip();
     let more = sqlx::query_scalar!(
         r#"SELECT EXISTS (
                SELECT FROM unnest($1::bigint[], $2::bigint[]) AS range (low, high) CROSS JOIN LATERAL (
-                   SELECT FROM noetl.execution WHERE execution_id BETWEEN low AND high ORDER BY execution_id
+                   SELECT FROM noetl.execution
+                   WHERE execution_id BETWEEN low AND high
+                     AND CASE WHEN $4::bytea IS NULL THEN true ELSE get_bit($4, noetl.bucket_of(execution_id)) = 1 END
+                   ORDER BY execution_id
                ) AS found OFFSET $3) AS "more!""#,
         &lows,
         &highs,
         limit,
+        shard.held(),
     );
     shard.run(more.fetch_one(shard.planned_once())).await
 }
@@ -125,8 +129,9 @@ pub struct OwnerCount {
 
 /// Counts executions in the scope, up to `limit`.
 #[tracing::instrument(level = "debug", name = "sql.executions.count", skip_all, fields(database = %shard.name()))]
-pub async fn count(shard: &Database, scope: &Scope, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
-    let counts = counts(shard, Parameters::of(scope, filter, Owners::None, PositionRange::newest(limit))).await?;
+pub async fn count(shard: View<'_>, scope: &Scope, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
+    let counts =
+        counts(&shard, Parameters::of(&shard, scope, filter, Owners::None, PositionRange::newest(limit))).await?;
     Ok(counts.iter().map(|owner| owner.count).sum())
 }
 
@@ -137,7 +142,7 @@ pub async fn count(shard: &Database, scope: &Scope, filter: &ExecutionFilter, li
     fields(database = %shard.name(), count = parents.len(), first = parents.first())
 )]
 pub async fn count_children(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     parents: &[i64],
     filter: &ExecutionFilter,
@@ -146,11 +151,11 @@ pub async fn count_children(
     let parents = wanted_parents(parents, filter);
     if !filter.names_ids() {
         let range = PositionRange::newest(limit);
-        return counts(shard, Parameters::of(scope, filter, Owners::Parents(&parents), range)).await;
+        return counts(&shard, Parameters::of(&shard, scope, filter, Owners::Parents(&parents), range)).await;
     }
     let mut found = Vec::new();
     for owner in parents {
-        found.push(OwnerCount { owner, count: count(shard, scope, &filter.of_parent(owner), limit).await? });
+        found.push(OwnerCount { owner, count: count(shard.clone(), scope, &filter.of_parent(owner), limit).await? });
     }
     Ok(found)
 }
@@ -162,17 +167,17 @@ pub async fn count_children(
     fields(database = %shard.name(), count = entries.len(), first = entries.first())
 )]
 pub async fn count_of_entries(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     entries: &[i64],
     limit: i64,
 ) -> Result<Vec<OwnerCount>, StorageError> {
     let (filter, range) = (ExecutionFilter::default(), PositionRange::newest(limit));
-    counts(shard, Parameters::of(scope, &filter, Owners::Entries(entries), range)).await
+    counts(&shard, Parameters::of(&shard, scope, &filter, Owners::Entries(entries), range)).await
 }
 
 /// Counts the executions of each owner, up to the limit of the range for each.
-async fn counts(shard: &Database, parameters: Option<Parameters<'_>>) -> Result<Vec<OwnerCount>, StorageError> {
+async fn counts(shard: &View<'_>, parameters: Option<Parameters<'_>>) -> Result<Vec<OwnerCount>, StorageError> {
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
     macro_rules! counted {
         ($direction:tt, $($source:tt)*) => {
@@ -213,13 +218,13 @@ pub struct GroupCount {
 /// executions are counted.
 #[tracing::instrument(level = "debug", name = "sql.executions.stats", skip_all, fields(database = %shard.name()))]
 pub async fn stats(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     filter: &ExecutionFilter,
     limit: i64,
     paths: i64,
 ) -> Result<Vec<GroupCount>, StorageError> {
-    let parameters = Parameters::of(scope, filter, Owners::None, PositionRange::newest(limit));
+    let parameters = Parameters::of(&shard, scope, filter, Owners::None, PositionRange::newest(limit));
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
     macro_rules! counted {
         ($direction:tt, $($source:tt)*) => {
@@ -232,7 +237,7 @@ pub async fn stats(
                         columns: r#"status, path, count AS "count!" FROM (
                             SELECT upper(status) AS status, path, grouping(upper(status)) AS by_path, count(*) AS count,
                                    row_number() OVER (PARTITION BY grouping(upper(status)) ORDER BY count(*) DESC, path) AS place"#,
-                        rest: "GROUP BY GROUPING SETS ((upper(status)), (path))) AS counted WHERE by_path = 0 OR place <= $22",
+                        rest: "GROUP BY GROUPING SETS ((upper(status)), (path))) AS counted WHERE by_path = 0 OR place <= $23",
                         arguments: [paths],
                         $($source)*
                     )
@@ -267,7 +272,7 @@ impl Child {
     fields(database = %shard.name(), count = parents.len(), first = parents.first())
 )]
 pub async fn child_ids(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     parents: &[i64],
     after: Child,
@@ -279,6 +284,7 @@ pub async fn child_ids(
         r#"SELECT execution_id, upper(status) = ANY($3) AS "ended!" FROM noetl.execution
            WHERE parent_execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)
              AND (upper(status) = ANY($3), execution_id) > ($4, $5)
+             AND CASE WHEN $7::bytea IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
            ORDER BY upper(status) = ANY($3), execution_id LIMIT $6"#,
         parents,
         scope.tenant(),
@@ -286,6 +292,7 @@ pub async fn child_ids(
         after.ended,
         after.execution_id,
         limit,
+        shard.held(),
     );
     shard.run(rows.fetch_all(shard.planned_once())).await
 }

@@ -14,7 +14,7 @@
 
 /// Expands to the statement of a source, which is given by the last arguments. It selects `columns` of the executions
 /// that meet the conditions and are in the range, up to the limit for each owner, and ends with `rest`. The parameters 1
-/// to 21 are those of [`Parameters`](super::execution_sources::Parameters); those of `rest` follow. The first argument
+/// to 22 are those of [`Parameters`](super::execution_sources::Parameters); those of `rest` follow. The first argument
 /// is the macro of sqlx with its result type. The direction is `(page "")` for a page of the oldest executions,
 /// `(page " DESC")` for one of the newest, and `(any " DESC")` for executions that are only counted. Behind it, in the same
 /// parentheses, can be a window: its values, its condition, and the column of its index with the time. A window has 1,000
@@ -44,6 +44,7 @@ macro_rules! select {
              AND ($14::bigint[] IS NULL OR EXISTS (
                  SELECT FROM unnest($14::bigint[], $15::bigint[]) AS range (low, high)
                  WHERE execution_id BETWEEN range.low AND range.high))
+             AND ($22::bytea IS NULL OR get_bit($22, noetl.bucket_of(execution_id)) = 1)
              THEN true ELSE false END",
             $query!($($row)?), $($rest)*
         )
@@ -214,6 +215,7 @@ macro_rules! select {
             $parameters.range.below.id,
             &$parameters.owners,
             $parameters.range.limit,
+            $parameters.held,
             $($argument,)*
         )
     };

@@ -2,6 +2,7 @@
 
 use super::execution_filter::ExecutionFilter;
 use super::executions::stored_names;
+use super::view::View;
 use noetl_domain::list_position::{ListPosition, PositionRange};
 use noetl_domain::tenant::Scope;
 
@@ -54,6 +55,8 @@ pub(super) struct Parameters<'a> {
     pub(super) range: PositionRange,
     /// Parents or catalog entries whose executions are read; one value of no meaning for other sources.
     pub(super) owners: Vec<i64>,
+    /// Bits of the buckets whose executions are visible; `None`: all are.
+    pub(super) held: Option<&'a [u8]>,
 }
 
 /// Owners of the executions of a statement that groups its rows.
@@ -70,13 +73,14 @@ pub(super) enum Owners<'a> {
 impl<'a> Parameters<'a> {
     /// Returns the parameters of a statement. `None`: no execution can meet the conditions.
     pub(super) fn of(
+        shard: &'a View<'_>,
         scope: &'a Scope,
         filter: &'a ExecutionFilter,
         owners: Owners<'_>,
         range: PositionRange,
     ) -> Option<Self> {
         let (own, wanted) = (scope.tenant(), filter.tenant_id.as_deref());
-        if own.is_some() && wanted.is_some() && own != wanted {
+        if shard.is_empty() || (own.is_some() && wanted.is_some() && own != wanted) {
             return None;
         }
         let is_indexed = |name: &str| name != DEFAULT;
@@ -107,6 +111,7 @@ impl<'a> Parameters<'a> {
             highs,
             range: filter.within(range),
             owners,
+            held: shard.held(),
         })
     }
 

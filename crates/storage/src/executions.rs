@@ -8,6 +8,7 @@ use super::id_span::IdSpan;
 use super::log::LockedLog;
 use super::pools::Database;
 use super::snapshots::Projected;
+use super::view::View;
 use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
@@ -300,14 +301,17 @@ pub struct OpenChildren {
 /// Returns the numbers of executions that have not ended, for each parent. Of the executions that have not ended, up to
 /// 100,000 are read.
 #[tracing::instrument(level = "debug", name = "sql.executions.open_by_parent", skip_all, fields(database = %shard.name()))]
-pub async fn open_by_parent(shard: &Database) -> Result<Vec<OpenChildren>, StorageError> {
+pub async fn open_by_parent(shard: View<'_>) -> Result<Vec<OpenChildren>, StorageError> {
     let open = stored_names(&[Status::Pending, Status::Running]);
     let rows = sqlx::query_as!(
         OpenChildren,
         r#"SELECT parent_execution_id AS "parent!", count(*) AS "open!" FROM (
-               SELECT parent_execution_id FROM noetl.execution WHERE upper(status) = ANY($1) LIMIT 100000
+               SELECT parent_execution_id FROM noetl.execution
+               WHERE upper(status) = ANY($1) AND CASE WHEN $2::bytea IS NULL THEN true ELSE get_bit($2, noetl.bucket_of(execution_id)) = 1 END
+               LIMIT 100000
            ) AS open WHERE parent_execution_id IS NOT NULL GROUP BY parent_execution_id"#,
         &open,
+        shard.held(),
     );
     shard.run(rows.fetch_all(shard.pool())).await
 }

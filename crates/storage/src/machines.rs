@@ -15,6 +15,24 @@ pub struct Holder {
     pub description: Option<Description>,
 }
 
+/// Bucket map that a process uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownMap {
+    /// Version of the map.
+    pub version: u64,
+    /// Number of shards that the process is configured with.
+    pub shards: u16,
+}
+
+/// Holder of a valid lease, and the bucket map that it uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MapUser {
+    /// Name of the replica, or the machine id.
+    pub name: String,
+    /// Bucket map; `None` if the process is of a release that can't change its map.
+    pub map: Option<KnownMap>,
+}
+
 /// Description of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
@@ -54,6 +72,7 @@ pub struct Grant {
 pub async fn acquire(
     cluster: &Database,
     holder: &Holder,
+    map: KnownMap,
     pinned: Option<u16>,
     now_ms: u64,
     ahead_ms: u64,
@@ -65,7 +84,8 @@ pub async fn acquire(
         "UPDATE noetl.machine_lease AS lease
          SET owner = $1::uuid, expires_at = now() + make_interval(secs => $5),
              ceiling_ms = greatest(free.ceiling_ms, $3) + $4,
-             described_owner = CASE WHEN $6::text IS NOT NULL THEN $1::uuid END, replica = $6, version = $7, started_at = $8
+             described_owner = CASE WHEN $6::text IS NOT NULL THEN $1::uuid END, replica = $6, version = $7, started_at = $8,
+             map_owner = $1::uuid, map_version = $9, shards = $10
          FROM (SELECT machine_id, ceiling_ms FROM noetl.machine_lease
                WHERE expires_at < now() AND ($2::smallint IS NULL OR machine_id = $2)
                ORDER BY ceiling_ms > $3, machine_id
@@ -80,6 +100,8 @@ pub async fn acquire(
         description.as_ref().map(|of| of.replica.as_str()),
         description.as_ref().map(|of| of.version.as_str()),
         description.as_ref().map(|of| of.started_at),
+        map.version.cast_signed(),
+        map.shards.cast_signed(),
     );
     let row = cluster.run(row.fetch_optional(cluster.leases())).await?;
     Ok(row.map(|row| Grant {
@@ -109,22 +131,27 @@ pub async fn leases(cluster: &Database) -> Result<Vec<Lease>, StorageError> {
     Ok(leases.collect())
 }
 
-/// Renews a lease for `seconds` and raises its ceiling to at least `ceiling_ms`. `Ok(false)`: the lease is lost.
+/// Renews a lease for `seconds`, raises its ceiling to at least `ceiling_ms`, and stores the bucket map that the holder
+/// uses. `Ok(false)`: the lease is lost.
 pub async fn renew(
     cluster: &Database,
     owner: Uuid,
+    map: KnownMap,
     machine_id: u16,
     ceiling_ms: u64,
     seconds: f64,
 ) -> Result<bool, StorageError> {
     let update = sqlx::query!(
         "UPDATE noetl.machine_lease
-         SET expires_at = now() + make_interval(secs => $4), ceiling_ms = greatest(ceiling_ms, $3)
+         SET expires_at = now() + make_interval(secs => $4), ceiling_ms = greatest(ceiling_ms, $3),
+             map_owner = owner, map_version = $5, shards = $6
          WHERE machine_id = $2 AND owner = $1 AND expires_at > now()",
         owner,
         machine_id.cast_signed(),
         ceiling_ms.cast_signed(),
         seconds,
+        map.version.cast_signed(),
+        map.shards.cast_signed(),
     );
     Ok(cluster.renew(update.execute(cluster.leases())).await?.rows_affected() == 1)
 }
@@ -140,4 +167,35 @@ pub async fn release(cluster: &Database, owner: Uuid, machine_id: u16, position_
     );
     cluster.run(update.execute(cluster.leases())).await?;
     Ok(())
+}
+
+/// Stores the bucket map that the holder of a lease uses.
+pub async fn acknowledge_map(cluster: &Database, owner: Uuid, map: KnownMap) -> Result<(), StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.machine_lease SET map_owner = owner, map_version = $2, shards = $3 WHERE owner = $1",
+        owner,
+        map.version.cast_signed(),
+        map.shards.cast_signed(),
+    );
+    cluster.run(update.execute(cluster.leases())).await?;
+    Ok(())
+}
+
+/// Returns the holders of the valid leases with the bucket maps that they use.
+pub async fn map_users(cluster: &Database) -> Result<Vec<MapUser>, StorageError> {
+    let rows = sqlx::query!(
+        r#"SELECT coalesce(CASE WHEN described_owner = owner THEN replica END, 'machine ' || machine_id) AS "name!",
+                  CASE WHEN map_owner = owner THEN map_version END AS version,
+                  CASE WHEN map_owner = owner THEN shards END AS shards
+           FROM noetl.machine_lease WHERE expires_at > now() AND owner IS NOT NULL ORDER BY machine_id"#
+    );
+    let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
+    let user = rows.into_iter().map(|row| MapUser {
+        name: row.name,
+        map: row
+            .version
+            .zip(row.shards)
+            .map(|(version, shards)| KnownMap { version: version.cast_unsigned(), shards: shards.cast_unsigned() }),
+    });
+    Ok(user.collect())
 }

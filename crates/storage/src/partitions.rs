@@ -77,6 +77,37 @@ pub async fn ensure(database: &Database, quarter: Quarter) -> Result<Vec<Ensured
     create_missing(database, quarter, &range).await.map_err(|error| database.failed(error))
 }
 
+/// Creates the partitions on `target` that `source` has, as far as no partition covers their ranges. Rows of a range whose
+/// partition is blocked stay in the default partition. `Ok(false)`: a long transaction uses the event table.
+pub async fn copy_bounds(source: &Database, target: &Database) -> Result<bool, StorageError> {
+    let wanted = source.run(bounded(source.pool())).await?;
+    let work = async {
+        let mut connection = target.connect().await?;
+        lock(&mut connection).await?;
+        sqlx::raw_sql(SHORT_WAIT).execute(&mut connection).await?;
+        for Partition { name, from, to } in wanted {
+            for gap in gaps(&(from..to), &bounded(&mut connection).await?) {
+                let name = unquoted(&name);
+                let taken = sqlx::query_scalar!(r#"SELECT to_regclass('noetl.' || $1) IS NOT NULL AS "taken!""#, name);
+                let taken = taken.fetch_one(&mut connection).await?;
+                let name = if taken { format!("{name}_{}", gap.start).replace('-', "m") } else { name };
+                if create(&mut connection, &name, &gap).await? == Outcome::Busy {
+                    return Ok(false);
+                }
+            }
+        }
+        connection.close().await?;
+        Ok(true)
+    };
+    work.await.map_err(|error| target.failed(error))
+}
+
+/// Returns the table of quoted names of schema and table, as a name that needs no quotes.
+fn unquoted(name: &str) -> String {
+    let table = name.rsplit('.').next().unwrap_or(name);
+    table.chars().filter(|one| one.is_ascii_lowercase() || one.is_ascii_digit() || *one == '_').collect()
+}
+
 /// Returns the name of the default partition if it holds a row with an id from 0 up to `to`.
 pub(super) async fn default_with_rows_below(connection: &mut PgConnection, to: i64) -> sqlx::Result<Option<String>> {
     let Some(default) = default_partition(&mut *connection).await? else { return Ok(None) };

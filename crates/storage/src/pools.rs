@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
-use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 
 use super::connections::{Planned, Planning, Pool};
@@ -365,13 +365,22 @@ fn is_refusal_of_a_running_server(error: &sqlx::Error) -> bool {
 pub struct Databases {
     cluster: Arc<Database>,
     shards: Arc<[Arc<Database>]>,
-    map: Arc<ShardMap>,
+    map: Arc<CurrentMap>,
+}
+
+/// The bucket map that the process uses.
+#[derive(Debug)]
+struct CurrentMap {
+    map: watch::Sender<Arc<ShardMap>>,
+    /// See [`Databases::request_new_map`].
+    outdated: Notify,
 }
 
 impl Databases {
     /// Creates the set from its databases and the bucket map, which assigns executions to shards.
     #[must_use]
     pub fn new(cluster: Arc<Database>, shards: Vec<Arc<Database>>, map: ShardMap) -> Self {
+        let map = CurrentMap { map: watch::Sender::new(Arc::new(map)), outdated: Notify::new() };
         Self { cluster, shards: shards.into(), map: Arc::new(map) }
     }
 
@@ -393,21 +402,51 @@ impl Databases {
         alone.then_some(&self.cluster).into_iter().chain(self.shards.iter())
     }
 
-    /// Returns the index of the shard that holds an execution's log.
+    /// Returns the index of the shard that holds an execution's log, by the current map.
     #[must_use]
     pub fn index_of(&self, execution: Id) -> ShardIndex {
-        self.map.shard_of(execution)
+        self.map.map.borrow().shard_of(execution)
     }
 
-    /// Returns the shard that holds an execution's log.
+    /// Returns the shard that holds an execution's log, by the current map.
     #[must_use]
     pub fn shard_of(&self, execution: Id) -> &Arc<Database> {
         &self.shards[usize::from(self.index_of(execution))]
     }
 
-    /// Returns the bucket map.
+    /// Returns the current bucket map. Another one may take its place while the process runs, so a caller that routes
+    /// several times by the same map keeps the result.
     #[must_use]
-    pub fn map(&self) -> &ShardMap {
-        &self.map
+    pub fn map(&self) -> Arc<ShardMap> {
+        Arc::clone(&self.map.map.borrow())
+    }
+
+    /// Replaces the bucket map, unless the current one is as new. Returns whether it was replaced.
+    #[must_use]
+    pub fn replace_map(&self, map: ShardMap) -> bool {
+        let replace = |current: &mut Arc<ShardMap>| {
+            let newer = map.version() > current.version();
+            if newer {
+                *current = Arc::new(map);
+            }
+            newer
+        };
+        self.map.map.send_if_modified(replace)
+    }
+
+    /// Waits until the version of the map is larger than `version`.
+    pub async fn map_changed(&self, version: u64) {
+        // The sender lives as long as this value, so the wait does not fail.
+        let _ = self.map.map.subscribe().wait_for(|map| map.version() > version).await;
+    }
+
+    /// Requests that the map is read again, because a shard refused a row of a bucket that has moved.
+    pub fn request_new_map(&self) {
+        self.map.outdated.notify_one();
+    }
+
+    /// Waits until a new map is requested.
+    pub async fn new_map_requested(&self) {
+        self.map.outdated.notified().await;
     }
 }

@@ -5,6 +5,9 @@
 //! first takes a transaction snapshot. The drop, under the lock, verifies that this snapshot sees every row of the
 //! partition. So the result of the check is still valid when the partition is dropped: a later event would be a row
 //! that the snapshot does not see.
+//!
+//! Rows of buckets that belong to another shard do not keep a partition: the other shard has them. Rows that are copied to
+//! a shard have a transaction id that every snapshot sees, so a move holds the lock of the retention on both shards.
 
 use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -13,6 +16,7 @@ use super::error::StorageError;
 use super::partitions::{self, Partition};
 use super::pools::Database;
 use super::snapshots::AGGREGATE;
+use super::view::View;
 use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
 use noetl_domain::tx_snapshot::TxSnapshot;
 
@@ -90,7 +94,7 @@ impl KeepReason {
 /// The exclusive lock on a shard's retention, which one process holds at a time. It ends with the connection.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    shard: &'a Database,
+    shard: View<'a>,
     connection: PgConnection,
 }
 
@@ -113,9 +117,14 @@ pub struct Purged {
 impl<'a> Turn<'a> {
     /// Takes the lock. `Ok(None)`: another process holds it.
     #[tracing::instrument(level = "debug", name = "sql.retention.take", skip_all, fields(database = %shard.name()))]
-    pub async fn take(shard: &'a Database) -> Result<Option<Self>, StorageError> {
+    pub async fn take(shard: View<'a>) -> Result<Option<Self>, StorageError> {
         let connection = shard.exclusive_connection("noetl.retention", SETTINGS).await?;
         Ok(connection.map(|connection| Self { shard, connection }))
+    }
+
+    /// Sets the bucket map after the lock was taken. While the lock is held, no bucket moves to or from the shard.
+    pub fn set_view(&mut self, shard: View<'a>) {
+        self.shard = shard;
     }
 
     /// Returns the smallest id of the last `days` days, on the database's clock.
@@ -169,10 +178,10 @@ impl<'a> Turn<'a> {
             if let Some(kept) = unpublished(connection, &partition).await? {
                 return Ok(Err(kept));
             }
-            if let Some(id) = live_subscription(connection, &partition).await? {
+            if let Some(id) = live_subscription(connection, &partition, self.shard.held()).await? {
                 return Ok(Err(KeepReason::LiveSubscription(id)));
             }
-            if let Some(id) = running_execution(connection, &partition).await? {
+            if let Some(id) = running_execution(connection, &partition, self.shard.held()).await? {
                 return Ok(Err(KeepReason::RunningExecution(id)));
             }
             // The last check, as it reads the whole partition.
@@ -285,19 +294,30 @@ fn parse(snapshot: &str) -> sqlx::Result<TxSnapshot> {
     snapshot.parse().map_err(|malformed| sqlx::Error::Decode(Box::new(malformed)))
 }
 
-async fn live_subscription(connection: &mut PgConnection, partition: &Partition) -> sqlx::Result<Option<i64>> {
+async fn live_subscription(
+    connection: &mut PgConnection,
+    partition: &Partition,
+    held: Option<&[u8]>,
+) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar!(
         r#"SELECT id AS "id!" FROM noetl.source_subscription
-           WHERE id >= $1 AND id < $2 AND state IS DISTINCT FROM 'DEACTIVATED' LIMIT 1"#,
+           WHERE id >= $1 AND id < $2 AND state IS DISTINCT FROM 'DEACTIVATED'
+             AND CASE WHEN $3::bytea IS NULL THEN true ELSE get_bit($3, noetl.bucket_of(id)) = 1 END
+           LIMIT 1"#,
         partition.from,
         partition.to,
+        held,
     )
     .fetch_optional(connection)
     .await
 }
 
 /// Returns an execution that has ended neither by its log nor by the read model, which may lag or lack the execution.
-async fn running_execution(connection: &mut PgConnection, partition: &Partition) -> sqlx::Result<Option<i64>> {
+async fn running_execution(
+    connection: &mut PgConnection,
+    partition: &Partition,
+    held: Option<&[u8]>,
+) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar!(
         r#"SELECT execution_id AS "id!" FROM (
                SELECT execution_id FROM noetl.execution
@@ -314,9 +334,11 @@ async fn running_execution(connection: &mut PgConnection, partition: &Partition)
                WHERE execution_id = unended.execution_id AND event_type IN (
                    'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
                    'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled'))
+             AND CASE WHEN $3::bytea IS NULL THEN true ELSE get_bit($3, noetl.bucket_of(execution_id)) = 1 END
            LIMIT 1"#,
         partition.from,
         partition.to,
+        held,
     )
     .fetch_optional(connection)
     .await

@@ -1,16 +1,79 @@
-//! The bucket map (cluster database), and each database's identity and size.
+//! The bucket map with its version and the history of moves (cluster database), and each database's identity and size.
 
 use uuid::Uuid;
 
 use super::error::StorageError;
-use super::pools::Database;
-use noetl_domain::shard::{ShardIndex, ShardMap};
+use super::pools::{Database, Databases};
+use noetl_domain::feed::FeedId;
+use noetl_domain::shard::{BadShardMap, Barrier, Departure, History, ShardIndex, ShardMap};
 
-/// Returns the stored shard of each bucket, in bucket order; empty until a map is stored.
-pub async fn load(cluster: &Database) -> Result<Vec<ShardIndex>, StorageError> {
-    let rows = sqlx::query_scalar!("SELECT shard FROM noetl.shard_bucket ORDER BY bucket");
-    let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
-    Ok(rows.into_iter().map(i16::cast_unsigned).collect())
+/// Returns the stored map with its history, for a deployment with `configured` shards.
+pub async fn load(cluster: &Database, configured: u16) -> Result<Result<ShardMap, BadShardMap>, StorageError> {
+    // One statement, so that the parts belong together.
+    let rows = sqlx::query!(
+        r#"SELECT bucket.bucket AS "bucket!", bucket.shard AS "shard!", map.version AS "version!",
+                  moved.source AS "source?", moved.target AS "target?", moved.state AS "state?",
+                  moved.barrier_feed AS "feed?", moved.barrier_epoch AS "epoch?", moved.barrier_sequence AS "sequence?"
+           FROM noetl.shard_bucket AS bucket CROSS JOIN noetl.shard_map_version AS map
+           LEFT JOIN noetl.bucket_move AS moved USING (bucket)
+           ORDER BY bucket.bucket, moved.move_id"#
+    );
+    let rows = cluster.run(rows.fetch_all(cluster.leases())).await?;
+    let version = rows.first().map_or(0, |row| row.version.cast_unsigned());
+    let (mut shard_of_bucket, mut history, mut last) = (Vec::new(), History::default(), None);
+    for row in rows {
+        if last.replace(row.bucket) != Some(row.bucket) {
+            shard_of_bucket.push(row.shard.cast_unsigned());
+        }
+        let (Some(source), Some(target), Some(state)) = (row.source, row.target, row.state) else { continue };
+        let (from, to, bucket) = (source.cast_unsigned(), target.cast_unsigned(), row.bucket.cast_unsigned());
+        if state != "cleaned" {
+            history.concealing.extend([from, to]);
+        }
+        if ["copying", "fenced"].contains(&state.as_str()) {
+            history.targets.insert(bucket, to);
+            continue;
+        }
+        let position = row.feed.zip(row.epoch.zip(row.sequence));
+        let barrier = position.map(|(feed, (epoch, sequence))| Barrier {
+            feed: FeedId::new(feed.as_u128()),
+            epoch: epoch.cast_unsigned(),
+            sequence: sequence.cast_unsigned(),
+        });
+        history.departures.entry(bucket).or_default().push(Departure { from, to, barrier });
+    }
+    let map = ShardMap::from_stored(shard_of_bucket, configured);
+    Ok(map.map(|map| map.with_history(version, history)))
+}
+
+impl Databases {
+    /// Reads the bucket map from the cluster database, and replaces the current one if it is newer. Returns whether it
+    /// was replaced.
+    pub async fn refresh_map(&self) -> Result<bool, StorageError> {
+        let shards = u16::try_from(self.shards().len()).unwrap_or(u16::MAX);
+        let map = load(self.cluster(), shards).await?;
+        Ok(self.replace_map(map.map_err(|bad| self.cluster().corrupt(bad.to_string()))?))
+    }
+}
+
+/// State of the stored map, which replicas read again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watched {
+    /// Version of the map.
+    pub version: u64,
+    /// True while buckets are being moved.
+    pub moving: bool,
+}
+
+/// Returns the version of the stored map, and whether buckets are being moved.
+pub async fn watch(cluster: &Database) -> Result<Watched, StorageError> {
+    let row = sqlx::query!(
+        r#"SELECT version,
+                  EXISTS (SELECT FROM noetl.bucket_move WHERE state IN ('copying', 'fenced', 'switched')) AS "moving!"
+           FROM noetl.shard_map_version"#
+    );
+    let row = cluster.run(row.fetch_one(cluster.leases())).await?;
+    Ok(Watched { version: row.version.cast_unsigned(), moving: row.moving })
 }
 
 /// Stores a map, unless one is stored already.

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use super::error::StorageError;
 use super::log::LockedLog;
 use super::pools::Database;
+use super::view::View;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::State;
@@ -149,7 +150,7 @@ const MAX_OF_PATH: i64 = 1000;
     level = "debug", name = "sql.subscriptions.of_path", skip_all,
     fields(database = %shard.name(), path)
 )]
-pub async fn of_path(shard: &Database, scope: &Scope, path: &str) -> Result<Option<SubscriptionRow>, StorageError> {
+pub async fn of_path(shard: View<'_>, scope: &Scope, path: &str) -> Result<Option<SubscriptionRow>, StorageError> {
     let row = sqlx::query_as!(
         RawRow,
         r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
@@ -157,13 +158,16 @@ pub async fn of_path(shard: &Database, scope: &Scope, path: &str) -> Result<Opti
                   last_event_type AS "last_event_type!", registered_at AS "registered_at!", updated_at AS "updated_at!",
                   tenant_id AS "tenant_id!", organization_id AS "organization_id!"
            FROM (
-               SELECT * FROM noetl.source_subscription WHERE path = $1 AND ($3::text IS NULL OR tenant_id = $3)
+               SELECT * FROM noetl.source_subscription
+               WHERE path = $1 AND ($3::text IS NULL OR tenant_id = $3)
+                 AND CASE WHEN $4::bytea IS NULL THEN true ELSE get_bit($4, noetl.bucket_of(id)) = 1 END
                ORDER BY id DESC LIMIT $2
            ) AS newest
            ORDER BY state IS NOT DISTINCT FROM 'DEACTIVATED', updated_at DESC, last_event_id DESC LIMIT 1"#,
         path,
         MAX_OF_PATH,
         scope.tenant(),
+        shard.held(),
     );
     let row = shard.run(row.fetch_optional(shard.pool())).await?;
     Ok(row.map(SubscriptionRow::from))
@@ -198,7 +202,7 @@ async fn restricted_ids(shard: &Database, filter: &SubscriptionFilter) -> Result
 /// Expands to the statement of a list of subscriptions. `$with` precedes it, and `$source` has the
 /// subscriptions that it reads.
 macro_rules! listed {
-    ($filter:expr, $scope:expr, $range:expr, $states:expr, $ids:expr, $with:literal, $source:literal, $order:literal) => {
+    ($filter:expr, $scope:expr, $held:expr, $range:expr, $states:expr, $ids:expr, $with:literal, $source:literal, $order:literal) => {
         sqlx::query_as!(
             RawRow,
             $with
@@ -216,6 +220,7 @@ macro_rules! listed {
                  AND ($7::bigint[] IS NULL OR id = ANY($7))
                  AND ($9::text IS NULL OR tenant_id = $9)
                  AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
+                 AND CASE WHEN $12::bytea IS NULL THEN true ELSE get_bit($12, noetl.bucket_of(id)) = 1 END
                ORDER BY "
                 + $order
                 + " LIMIT $8",
@@ -230,6 +235,7 @@ macro_rules! listed {
             $scope.tenant(),
             $filter.tenant_id,
             $filter.organization_id,
+            $held,
         )
     };
 }
@@ -242,17 +248,20 @@ macro_rules! listed {
 /// is read from the subscriptions that have an event with such a state.
 #[tracing::instrument(level = "debug", name = "sql.subscriptions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     filter: &SubscriptionFilter,
     range: PositionRange,
 ) -> Result<Vec<SubscriptionRow>, StorageError> {
     let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
-    let ids = restricted_ids(shard, filter).await?;
+    let ids = restricted_ids(&shard, filter).await?;
     macro_rules! run {
         ($with:literal, $source:literal, $order:literal) => {
             shard
-                .run(listed!(filter, scope, range, states, ids, $with, $source, $order).fetch_all(shard.planned_once()))
+                .run(
+                    listed!(filter, scope, shard.held(), range, states, ids, $with, $source, $order)
+                        .fetch_all(shard.planned_once()),
+                )
                 .await?
         };
     }
@@ -282,6 +291,7 @@ pub async fn list(
                  WHERE state = ANY($5) AND ($6::text IS NULL OR starts_with(path, $6))
                    AND ($9::text IS NULL OR tenant_id = $9)
                    AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
+                   AND CASE WHEN $12::bytea IS NULL THEN true ELSE get_bit($12, noetl.bucket_of(id)) = 1 END
                  LIMIT $8
              ) ",
             "(SELECT * FROM near WHERE (SELECT count(*) FROM near) >= $8 OR (SELECT count(*) FROM newest) < 1000
@@ -315,13 +325,13 @@ pub async fn list(
 /// Counts subscriptions in the scope, up to `limit`.
 #[tracing::instrument(level = "debug", name = "sql.subscriptions.count", skip_all, fields(database = %shard.name()))]
 pub async fn count(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     filter: &SubscriptionFilter,
     limit: i64,
 ) -> Result<i64, StorageError> {
     let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
-    let ids = restricted_ids(shard, filter).await?;
+    let ids = restricted_ids(&shard, filter).await?;
     macro_rules! counted {
         ($source:literal) => {
             sqlx::query_scalar!(
@@ -333,6 +343,7 @@ pub async fn count(
                          AND ($3::bigint[] IS NULL OR id = ANY($3))
                          AND ($5::text IS NULL OR tenant_id = $5)
                          AND ($6::text IS NULL OR tenant_id = $6) AND ($7::text IS NULL OR organization_id = $7)
+                         AND CASE WHEN $8::bytea IS NULL THEN true ELSE get_bit($8, noetl.bucket_of(id)) = 1 END
                        LIMIT $4
                    ) AS counted",
                 states.as_deref(),
@@ -342,6 +353,7 @@ pub async fn count(
                 scope.tenant(),
                 filter.tenant_id,
                 filter.organization_id,
+                shard.held(),
             )
             .fetch_one(shard.planned_once())
         };

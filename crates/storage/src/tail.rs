@@ -8,8 +8,10 @@
 //! batches. The operations on the lease use connections on which no request waits.
 
 use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
 
 use super::error::StorageError;
+use super::moves::session::CHANGES_FENCED_ROWS;
 use super::pools::Database;
 use super::tail_row::SEARCHES;
 use super::tail_spans::Spans;
@@ -116,9 +118,15 @@ pub struct TailStatus {
 /// Creates the cursor if the shard has none. With `backfill` the feed starts before the first event. Without, it starts
 /// with the next commits; if NoETL's tailer has published from this database, it starts after that tailer's position.
 ///
+/// A shard without events, such as an added one, begins like a renumbered database
+/// ([`super::tail_restore::numbered`]): rows that are moved to it later count as published, and belong to the feed.
+///
 /// The rows after NoETL's position get the id of this transaction, as if they had been committed now. The feed's origin
 /// does not see this transaction, so they are in the first batch. Without a backfill, rows with ids that this server has
 /// not assigned yet first get ids that the origin sees, so that they are not published when these ids are assigned.
+///
+/// Rows of buckets that have moved to another shard are not published here: that shard has them too, and publishes
+/// them.
 #[tracing::instrument(level = "debug", name = "sql.tail.begin", skip_all, fields(database = %shard.name()))]
 pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError> {
     let begun = sqlx::query_scalar!("SELECT EXISTS (SELECT FROM noetl.tail_cursor) AS \"begun!\"");
@@ -127,14 +135,19 @@ pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError>
     }
     let work = async {
         // The table may be large, and nothing can be published before the cursor exists: no deadline applies.
-        let mut connection = shard.connect().await?;
+        let mut connection = shard.connect_with([CHANGES_FENCED_ROWS]).await?;
+        let skips = backfill && skip_moved(&mut connection).await?;
         while !backfill && tail_foreign_ids::assign_own(&mut connection, 0).await? > 0 {}
         let insert = sqlx::query!(
             "WITH begun AS (
                  INSERT INTO noetl.tail_cursor (origin, done, system_identifier, timeline)
-                 SELECT start, start, system_identifier,
+                 SELECT origin, done, system_identifier,
                         ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer
-                 FROM (SELECT CASE WHEN $1 THEN '3:3:'::pg_snapshot ELSE pg_current_snapshot() END AS start) AS origin,
+                 FROM (SELECT CASE WHEN empty OR $3 THEN '4:4:' WHEN $1 THEN '3:3:' ELSE now END::pg_snapshot AS origin,
+                              CASE WHEN empty THEN '5:5:' WHEN $3 THEN '4:4:' WHEN $1 THEN '3:3:' ELSE now
+                              END::pg_snapshot AS done
+                       FROM (SELECT NOT EXISTS (SELECT FROM noetl.event) AS empty, pg_current_snapshot()::text AS now)
+                           AS found) AS start,
                       pg_control_system()
                  ON CONFLICT DO NOTHING
                  RETURNING origin
@@ -144,9 +157,12 @@ pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError>
              )
              UPDATE noetl.event SET tx_id = pg_current_xact_id()
              FROM begun, noetl.stream_cursor
-             WHERE NOT $1 AND stream_cursor.name = $2 AND event.event_id > stream_cursor.position",
+             WHERE NOT $1 AND stream_cursor.name = $2 AND event.event_id > stream_cursor.position
+               AND NOT EXISTS (SELECT FROM noetl.bucket_fence
+                               WHERE bucket = noetl.bucket_of(event.execution_id) AND moved_to IS NOT NULL)",
             backfill,
             NOETL_TAILER,
+            skips,
         );
         insert.execute(&mut connection).await
     };
@@ -155,6 +171,23 @@ pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError>
         tracing::info!(database = %shard.name(), events = resumed, "the feed continues from the position of NoETL's tailer");
     }
     Ok(())
+}
+
+/// Gives the rows of buckets that have moved to another shard the id 3, and other rows with this id the id 4. A feed
+/// that begins after 3 publishes the others only. Returns false if no bucket has moved; nothing is changed then.
+async fn skip_moved(connection: &mut PgConnection) -> sqlx::Result<bool> {
+    let left =
+        sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM noetl.bucket_fence WHERE moved_to IS NOT NULL) AS "left!""#);
+    if !left.fetch_one(&mut *connection).await? {
+        return Ok(false);
+    }
+    let update = sqlx::query!(
+        "UPDATE noetl.event SET tx_id = CASE tx_id WHEN '3' THEN '4'::xid8 ELSE '3'::xid8 END
+         WHERE (noetl.bucket_of(execution_id) IN (SELECT bucket FROM noetl.bucket_fence WHERE moved_to IS NOT NULL))
+               <> (tx_id = '3')"
+    );
+    update.execute(connection).await?;
+    Ok(true)
 }
 
 /// Takes the lease for `seconds` if it has expired or `owner` holds it, and raises the fence. `Ok(None)`: another owner

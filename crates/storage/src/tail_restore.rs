@@ -11,6 +11,7 @@
 use sqlx::PgConnection;
 
 use super::error::StorageError;
+use super::moves::session::CHANGES_FENCED_ROWS;
 use super::pools::Database;
 use super::tail::TailCursor;
 use noetl_domain::tx_snapshot::TxSnapshot;
@@ -35,7 +36,7 @@ pub fn numbered() -> (TxSnapshot, TxSnapshot) {
 )]
 pub async fn renumber(shard: &Database, cursor: &TailCursor) -> Result<u64, StorageError> {
     let work = async {
-        let mut connection = shard.connect().await?;
+        let mut connection = shard.connect_with([CHANGES_FENCED_ROWS]).await?;
         tracing::info!(database = %shard.name(), "renumbering the transaction ids of a restored database");
         let mut rows = 0;
         loop {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use sqlx::PgConnection;
 
 use super::error::StorageError;
+use super::moves::session::CHANGES_FENCED_ROWS;
 use super::pools::Database;
 use super::tail::{NOETL_TAILER, parse};
 use super::tail_foreign_ids;
@@ -22,7 +23,7 @@ use noetl_domain::tx_snapshot::TxSnapshot;
 /// runs. A plan that was made while the newest partition was empty must not use a sequential scan; nor a bitmap or a sort,
 /// which read everything before the first row. (A statement that needs a sort still has it.) Commits of the cursor must survive a crash, so they do not rely
 /// on the server's default.
-const SETTINGS: [(&str, &str); 9] = [
+const SETTINGS: [(&str, &str); 10] = [
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
@@ -32,6 +33,7 @@ const SETTINGS: [(&str, &str); 9] = [
     ("timezone", "UTC"),
     ("lock_timeout", "3500ms"),
     ("synchronous_commit", "on"),
+    CHANGES_FENCED_ROWS,
 ];
 
 /// Maximum number of events in a small batch.

@@ -23,6 +23,8 @@ mod live;
 mod many_rows;
 mod memory;
 pub mod messages;
+pub mod mover;
+pub mod moves;
 pub mod outbox;
 pub mod plans;
 mod postgres;

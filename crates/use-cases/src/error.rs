@@ -1,5 +1,6 @@
 //! Errors of use cases: a rejection, which the caller can correct, or a fault, which it can't.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_graphql::Enum;
@@ -36,8 +37,8 @@ pub enum RejectionCode {
     StaleLease,
     /// A field is too large.
     PayloadTooLarge,
-    /// A database can't be reached. If the request is a mutation, it is unknown whether anything was written. The same
-    /// request may succeed later.
+    /// A database can't be reached, or data is being moved from it to another one. If the request is a mutation, it is
+    /// unknown whether anything was written. The same request may succeed later.
     ShardUnavailable,
     /// The operation, or a statement of it in a database, did not end in time. A mutation may have written.
     Timeout,
@@ -178,6 +179,10 @@ pub enum NoIdReason {
     Generator(#[from] IdGenerationError),
 }
 
+/// Errors of a read of many executions, by the executions that could not be read. They are not by shard, because the
+/// shard of an execution may be another one as soon as it has been read.
+pub type ReadFailures = BTreeMap<Id, ServiceError>;
+
 impl From<StorageError> for ServiceError {
     fn from(error: StorageError) -> Self {
         if matches!(error, StorageError::Unstorable { .. }) {
@@ -224,11 +229,21 @@ impl ServiceError {
         }
     }
 
-    /// Returns the database that can't be reached, if that is the cause.
+    /// Returns the shard that refused a row of a bucket that is being moved or has moved, if that is the cause.
+    #[must_use]
+    pub fn bucket_moves(&self) -> Option<DatabaseName> {
+        match self {
+            Self::Storage(error) => error.bucket_moves(),
+            _ => None,
+        }
+    }
+
+    /// Returns the database that can't be reached, or the shard that refused a row of a bucket that is being moved or has
+    /// moved, if that is the cause.
     #[must_use]
     pub fn unavailable(&self) -> Option<DatabaseName> {
         match self {
-            Self::Storage(error) => error.unavailable(),
+            Self::Storage(error) => error.unavailable().or_else(|| error.bucket_moves()),
             // Without the cluster database a lease can't be renewed. At its ceiling, the next renewal raises it.
             Self::IdGenerationError(
                 NoIdReason::LeaseLost | NoIdReason::Generator(IdGenerationError::CeilingReached { .. }),

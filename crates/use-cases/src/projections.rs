@@ -7,10 +7,9 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::error::ServiceError;
+use crate::error::{ReadFailures, ServiceError};
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
-use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_domain::workflow::End;
 use noetl_storage::snapshots::{LoopOfState, Projected};
@@ -35,8 +34,8 @@ pub type Advances = BTreeMap<Id, Result<Advanced, ServiceError>>;
 /// Reading states of executions.
 #[async_trait]
 pub trait ReadProjections: Debug + Send + Sync {
-    /// Returns the current states of these executions in the scope, and the error of each shard that could not be read.
-    async fn read(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Projected>, BTreeMap<ShardIndex, ServiceError>);
+    /// Returns the current states of these executions in the scope, and the errors of those that could not be read.
+    async fn read(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Projected>, ReadFailures);
 
     /// Returns the state of an execution in the scope at a moment of its history; `Ok(None)`: it had no event yet.
     async fn at(&self, id: Id, moment: Moment, scope: &Scope) -> Result<Option<Projected>, ServiceError>;
@@ -45,14 +44,9 @@ pub trait ReadProjections: Debug + Send + Sync {
     /// whose shard can't be read has the error of the shard.
     async fn loop_results(&self, loops: &[LoopOfState<'_>]) -> Vec<Result<Option<Value>, ServiceError>>;
 
-    /// Returns the ends of the executions in the scope that ended, and the error of each shard that could not be read.
+    /// Returns the ends of the executions in the scope that ended, and the errors of those that could not be read.
     /// Reads the reasons only if `reasons` is set.
-    async fn ends(
-        &self,
-        ids: &[Id],
-        reasons: bool,
-        scope: &Scope,
-    ) -> (HashMap<Id, End>, BTreeMap<ShardIndex, ServiceError>);
+    async fn ends(&self, ids: &[Id], reasons: bool, scope: &Scope) -> (HashMap<Id, End>, ReadFailures);
 }
 
 /// Storing states of executions.

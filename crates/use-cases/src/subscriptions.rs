@@ -2,12 +2,11 @@
 //!
 //! The transitions of a subscription are serialised, and each is validated against the state that it follows.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
 
-use crate::error::ServiceError;
+use crate::error::{ReadFailures, ServiceError};
 use crate::listing::Listing;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::Action;
@@ -106,8 +105,8 @@ pub trait ReadSubscriptions: Debug + Send + Sync {
     /// Returns a subscription in the scope by id.
     async fn get(&self, id: Id, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError>;
 
-    /// Returns the subscriptions in the scope with these ids, and the error of each shard that could not be read.
-    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (Vec<SubscriptionRow>, BTreeMap<ShardIndex, ServiceError>);
+    /// Returns the subscriptions in the scope with these ids, and the errors of those that could not be read.
+    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (Vec<SubscriptionRow>, ReadFailures);
 
     /// Returns the path's subscription in the scope: the live one, else the one that was live last.
     async fn by_path(&self, path: &str, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError>;

@@ -147,7 +147,8 @@ impl Relay {
     async fn settle(&self, delivered: Delivered) -> Result<(), ServiceError> {
         let published = self.outbox.mark_published(&delivered.published, &Scope::Unrestricted).await;
         if !delivered.refused.is_empty() {
-            self.outbox.fail_on(self.shard, &delivered.refused, DEFAULT_MAX_SECONDS, &Scope::Unrestricted).await?;
+            let refused = self.outbox.mark_failed(&delivered.refused, DEFAULT_MAX_SECONDS.into(), &Scope::Unrestricted);
+            refused.await?.failed.into_values().next().map_or(Ok(()), Err)?;
         }
         if !delivered.untried.is_empty() {
             self.outbox.release(&delivered.untried).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_graphql::dataloader::Loader;
 
-use crate::loaders::{Loaders, group_by_kind};
+use crate::loaders::{Loaders, group_by_kind, with_failures};
 use noetl_domain::event::{Event, EventKey};
 use noetl_domain::event_list::LogFilter;
 use noetl_domain::ids::Id;
@@ -55,7 +55,7 @@ impl Loader<HeadKey> for Loaders {
     async fn load(&self, keys: &[HeadKey]) -> Result<HashMap<HeadKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (heads, failed) = self.services.executions.log_heads(&ids, &self.scope).await;
-        Ok(self.with_failures(keys, |key| key.0, heads, &failed))
+        Ok(with_failures(keys, |key| key.0, heads, &failed))
     }
 }
 
@@ -69,8 +69,7 @@ impl Loader<EventLoadKey> for Loaders {
             let wanted: Vec<EventKey> = group.iter().map(|key| key.key).collect();
             let (mut found, failed) = self.services.executions.events_by_keys(&wanted, &columns, &self.scope).await;
             for key in wanted {
-                let shard = self.services.databases.index_of(Id::new(key.execution_id));
-                let event = match failed.get(&shard) {
+                let event = match failed.get(&Id::new(key.execution_id)) {
                     Some(error) => Some(Err(error.clone())),
                     None => found.remove(&key).map(Arc::new).map(Ok),
                 };

@@ -43,8 +43,9 @@ pub async fn log(
         return Ok(EventConnection::new(list, Page::default(), Vec::new(), event, |_| String::new()));
     };
     let LogPage { page, feeds } = Arc::unwrap_or_clone(found);
-    let shard = ctx.data::<Services>()?.databases.index_of(execution);
-    let cursor = feeds.and_then(|feeds| stream_cursor(&feeds, Some(shard)));
+    // The feeds of all shards that have published events of the log.
+    let shards: Vec<_> = ctx.data::<Services>()?.databases.map().shards_of(execution).collect();
+    let cursor = feeds.and_then(|feeds| stream_cursor(&feeds, Some(&shards)));
     Ok(connection_of_log(list, page).with(cursor))
 }
 

@@ -5,11 +5,11 @@ use noetl_domain::shard::ShardIndex;
 use noetl_feed::wire::cursor::{Position, StreamCursor};
 use noetl_storage::tail_covered::Covered;
 
-/// Returns the cursor at these positions of the feeds, by shard index. The page has events of one shard, or of all. Without
-/// a position of such a shard, there is no cursor. For the other shards, a reader starts at the beginning then.
-pub(super) fn stream_cursor(feeds: &[Option<Covered>], shard: Option<ShardIndex>) -> Option<String> {
-    let is_of_page = |index: usize| shard.is_none_or(|shard| usize::from(shard) == index);
-    if feeds.iter().enumerate().any(|(index, covered)| covered.is_none() && is_of_page(index)) {
+/// Returns the cursor at these positions of the feeds, by shard index. The page has events of these shards, or of all.
+/// Without a position of such a shard, there is no cursor. For the other shards, a reader starts at the beginning then.
+pub(super) fn stream_cursor(feeds: &[Option<Covered>], shards: Option<&[ShardIndex]>) -> Option<String> {
+    let is_of_page = |index: ShardIndex| shards.is_none_or(|shards| shards.contains(&index));
+    if (0..).zip(feeds).any(|(index, covered)| covered.is_none() && is_of_page(index)) {
         return None;
     }
     let position = |covered: &Option<Covered>| covered.as_ref().map(position).unwrap_or_default();
@@ -35,8 +35,8 @@ mod tests {
         let covered = Covered { feed: FeedId::new(7 << 96), epoch: 2, last_sequence: 9, done: TxSnapshot::beginning() };
         let feeds = [Some(covered), None];
         assert_eq!(stream_cursor(&feeds, None), None);
-        assert_eq!(stream_cursor(&feeds, Some(1)), None);
-        let cursor = StreamCursor::parse(&stream_cursor(&feeds, Some(0)).unwrap(), 2).unwrap();
+        assert_eq!(stream_cursor(&feeds, Some(&[1])), None);
+        let cursor = StreamCursor::parse(&stream_cursor(&feeds, Some(&[0])).unwrap(), 2).unwrap();
         assert_eq!(cursor.positions, [Position { epoch: 2, sequence: 9 }, Position::default()]);
         assert_eq!(cursor.feeds, [Some(FeedId::new(7 << 96).tag()), None]);
     }

@@ -5,7 +5,7 @@
 //! event of the list's row does not show whether the row includes the reader's event: an event can get a smaller id than
 //! events that were committed before it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use async_graphql::Result;
 use tokio::time::timeout;
@@ -17,12 +17,11 @@ use crate::updates::list::Row;
 use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
-use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_domain::workflow::End;
 use noetl_runtime::causes::WithCauses;
 use noetl_storage::executions::{CurrentRow, ExecutionRow};
-use noetl_use_cases::error::ServiceError;
+use noetl_use_cases::error::{ReadFailures, ServiceError};
 
 /// An execution in its current state.
 #[derive(Debug, Clone)]
@@ -78,9 +77,6 @@ impl Row for CurrentExecution {
     }
 }
 
-/// Errors by shard.
-type Failures = BTreeMap<ShardIndex, ServiceError>;
-
 /// Returns the current states of executions in the scope, in the order of `ids`.
 pub async fn read(services: &Services, ids: &[Id], scope: &Scope) -> Result<Vec<Found<CurrentExecution>>> {
     let (rows, mut failed) = services.executions.by_ids(ids, scope).await;
@@ -90,12 +86,12 @@ pub async fn read(services: &Services, ids: &[Id], scope: &Scope) -> Result<Vec<
     let running: Vec<Id> = found.iter().filter(|(_, current)| !current.has_ended()).map(|(id, _)| *id).collect();
     fold(services, &running, &mut found, scope).await;
     let unreadable = |error: &ServiceError| error.unavailable().is_some() || error.timed_out().is_some();
-    let down: Vec<ShardIndex> = failed.iter().filter(|(_, error)| unreadable(error)).map(|(shard, _)| *shard).collect();
+    let down: BTreeSet<Id> = failed.iter().filter(|(_, error)| unreadable(error)).map(|(id, _)| *id).collect();
     if let Some(error) = failed.into_values().find(|error| !unreadable(error)) {
         return Err(field_error(error));
     }
     let result = |id: &Id| match found.remove(id) {
-        _ if down.contains(&services.databases.index_of(*id)) => Found::Unavailable,
+        _ if down.contains(id) => Found::Unavailable,
         Some(current) => Found::Row(current),
         None => Found::Missing,
     };
@@ -107,7 +103,7 @@ async fn read_reasons(
     services: &Services,
     found: &mut HashMap<Id, CurrentExecution>,
     scope: &Scope,
-    failed: &mut Failures,
+    failed: &mut ReadFailures,
 ) {
     let ended: Vec<Id> = found.iter().filter(|(_, current)| current.end.is_some()).map(|(id, _)| *id).collect();
     if ended.is_empty() {
@@ -136,8 +132,9 @@ async fn fold(services: &Services, ids: &[Id], found: &mut HashMap<Id, CurrentEx
         );
         return;
     };
-    for (shard, error) in failed {
-        tracing::warn!(shard, error = %WithCauses(&error), "executions are shown as listed, because their logs can't be folded");
+    if let Some(error) = failed.values().next() {
+        let message = "executions are shown as listed, because their logs can't be folded";
+        tracing::warn!(count = failed.len(), error = %WithCauses(error), "{message}");
     }
     for (id, state) in states {
         let state = &state.projection.state;

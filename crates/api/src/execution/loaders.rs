@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_graphql::dataloader::Loader;
 use serde_json::Value;
 
-use crate::loaders::{Loaders, group_by_kind};
+use crate::loaders::{Loaders, group_by_kind, with_failures};
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
@@ -127,7 +127,7 @@ impl Loader<WorkloadKey> for Loaders {
     async fn load(&self, keys: &[WorkloadKey]) -> Result<HashMap<WorkloadKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (workloads, failed) = self.services.executions.workloads(&ids, &self.scope).await;
-        Ok(self.with_failures(keys, |key| key.0, workloads, &failed))
+        Ok(with_failures(keys, |key| key.0, workloads, &failed))
     }
 }
 
@@ -138,7 +138,7 @@ impl Loader<ResultKey> for Loaders {
     async fn load(&self, keys: &[ResultKey]) -> Result<HashMap<ResultKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (results, failed) = self.services.executions.results(&ids, &self.scope).await;
-        Ok(self.with_failures(keys, |key| key.0, results, &failed))
+        Ok(with_failures(keys, |key| key.0, results, &failed))
     }
 }
 
@@ -149,14 +149,14 @@ impl Loader<ErrorKey> for Loaders {
     async fn load(&self, keys: &[ErrorKey]) -> Result<HashMap<ErrorKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (errors, failed) = self.services.executions.errors(&ids, &self.scope).await;
-        let mut found = self.with_failures(keys, |key| key.0, errors, &failed);
+        let mut found = with_failures(keys, |key| key.0, errors, &failed);
         let unlisted: Vec<ErrorKey> = keys.iter().filter(|key| !found.contains_key(key)).copied().collect();
         if !unlisted.is_empty() {
             let ids: Vec<Id> = unlisted.iter().map(|key| key.0).collect();
             let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
             let error = |state: Projected| state.projection.state.end().and_then(|end| end.error);
             let errors = states.into_iter().map(|(id, state)| (id, error(state))).collect();
-            found.extend(self.with_failures(&unlisted, |key| key.0, errors, &failed));
+            found.extend(with_failures(&unlisted, |key| key.0, errors, &failed));
         }
         Ok(found)
     }
@@ -169,7 +169,7 @@ impl Loader<ExecutionKey> for Loaders {
     async fn load(&self, keys: &[ExecutionKey]) -> Result<HashMap<ExecutionKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (rows, failed) = self.services.executions.by_ids(&ids, &self.scope).await;
-        Ok(self.with_failures(keys, |key| key.0, rows, &failed))
+        Ok(with_failures(keys, |key| key.0, rows, &failed))
     }
 }
 
@@ -183,7 +183,7 @@ impl Loader<EndKey> for Loaders {
             let group: Vec<EndKey> = group.into_iter().copied().collect();
             let ids: Vec<Id> = group.iter().map(|key| key.id).collect();
             let (ends, failed) = self.services.projections.ends(&ids, reason, &self.scope).await;
-            found.extend(self.with_failures(&group, |key| key.id, ends, &failed));
+            found.extend(with_failures(&group, |key| key.id, ends, &failed));
         }
         Ok(found)
     }
@@ -197,7 +197,7 @@ impl Loader<StateKey> for Loaders {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
         let states = states.into_iter().map(|(id, state)| (id, Arc::new(state))).collect();
-        Ok(self.with_failures(keys, |key| key.0, states, &failed))
+        Ok(with_failures(keys, |key| key.0, states, &failed))
     }
 }
 

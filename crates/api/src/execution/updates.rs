@@ -48,15 +48,18 @@ pub(super) struct Watch {
     pub(super) scope: Scope,
     /// The execution.
     pub(super) id: Id,
-    /// Shard of the execution; the reader reads only its feed.
+    /// Shard of the execution.
     pub(super) shard: ShardIndex,
     /// Maximum time of a read.
     pub(super) deadline: Duration,
 }
 
 /// Changes of an execution.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Changes {
+    /// Shard of the last change. It changes when the bucket of the execution moves.
+    shard: ShardIndex,
+    /// Position of the last change in the feed of the shard.
     position: Position,
     /// Whether events are missing.
     gap: bool,
@@ -69,10 +72,10 @@ pub(super) fn updates(watch: Watch) -> impl Stream<Item = Result<Update<CurrentE
     let filter = EventFilter { execution_ids: Some(vec![watch.id]), ..EventFilter::default() };
     let own = Interest { filter, scope: Scope::Unrestricted };
     try_stream! {
-        let mut feed = reader::read(watch.hub.clone(), Start::Latest, own, Shards::One(watch.shard)).boxed();
+        let mut feed = reader::read(watch.hub.clone(), Start::Latest, own, Shards::Of(watch.id)).boxed();
         let joined = wait_until_caught_up(&mut feed).await?;
         let position = joined.positions.get(usize::from(watch.shard)).copied().unwrap_or_default();
-        let mut changes = Changes { position, ..Changes::default() };
+        let mut changes = Changes { shard: watch.shard, position, gap: false };
         let (mut kind, mut reported) = (UpdateKind::Current, false);
         loop {
             let Read { number, value } = watch.read(changes).await?;
@@ -88,13 +91,13 @@ pub(super) fn updates(watch: Watch) -> impl Stream<Item = Result<Update<CurrentE
                     changes = next_changes(&mut feed, changes).await?;
                     kind = if changes.gap { UpdateKind::Current } else { UpdateKind::Changed };
                     if changes.gap {
-                        yield Update::gap(watch.shard);
+                        yield Update::gap(changes.shard);
                     }
                 }
                 Found::Missing => Err(watch.not_found())?,
                 Found::Unavailable => {
                     if !reported {
-                        yield Update::gap(watch.shard);
+                        yield Update::gap(changes.shard);
                     }
                     (kind, reported) = (UpdateKind::Current, true);
                     sleep(RETRY).await;
@@ -123,15 +126,20 @@ async fn next_changes(
 }
 
 impl Changes {
+    fn reach(&mut self, shard: ShardIndex, position: Position) {
+        let before = if shard == self.shard { self.position } else { Position::default() };
+        (self.shard, self.position) = (shard, before.max(position));
+    }
+
     /// Adds an item. Returns whether it is a change.
     fn add(&mut self, item: Item) -> bool {
         match item {
-            Item::Event { position, .. } => {
-                self.position = self.position.max(position);
+            Item::Event { shard, position, .. } => {
+                self.reach(shard, position);
                 true
             }
-            Item::Gap { gap, .. } => {
-                self.position = self.position.max(gap.position);
+            Item::Gap { shard, gap, .. } => {
+                self.reach(shard, gap.position);
                 self.gap = true;
                 true
             }
@@ -145,7 +153,7 @@ impl Watch {
     async fn read(&self, changes: Changes) -> Result<Read<Found<CurrentExecution>>> {
         let (id, services, scope) = (self.id, self.services.clone(), self.scope.clone());
         let read = move |_: Vec<usize>| async move { current::read(&services, &[id], &scope).await };
-        let wanted = Wanted { key: (self.id, self.scope.clone()), position: changes.position };
+        let wanted = Wanted { key: (self.id, changes.shard, self.scope.clone()), position: changes.position };
         let found = with_deadline(self.deadline, self.reads.read_all(vec![wanted], read)).await?;
         found.into_iter().next().ok_or_else(|| self.not_found())
     }

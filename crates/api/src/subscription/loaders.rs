@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_graphql::dataloader::Loader;
 
-use crate::loaders::Loaders;
+use crate::loaders::{Loaders, with_failures};
 use noetl_domain::ids::Id;
 use noetl_storage::subscriptions::SubscriptionRow;
 use noetl_use_cases::error::ServiceError;
@@ -24,6 +24,6 @@ impl Loader<SubscriptionRowKey> for Loaders {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (rows, failed) = self.services.subscriptions.by_ids(&ids, &self.scope).await;
         let rows = rows.into_iter().map(|row| (row.id, row)).collect();
-        Ok(self.with_failures(keys, |key| key.0, rows, &failed))
+        Ok(with_failures(keys, |key| key.0, rows, &failed))
     }
 }

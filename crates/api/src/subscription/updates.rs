@@ -1,5 +1,7 @@
 //! Updates of the list of source subscriptions. Each lifecycle event has its own item, with the state after the event.
 
+use std::collections::BTreeSet;
+
 use async_graphql::Result;
 
 use crate::context::Services;
@@ -89,13 +91,13 @@ impl Followed for FollowedSubscriptions {
     async fn read(services: &Services, ids: &[Id], scope: &Scope) -> Result<Vec<Found<SubscriptionRow>>> {
         let (rows, failed) = services.subscriptions.by_ids(ids, scope).await;
         let unreadable = |error: &ServiceError| error.unavailable().is_some() || error.timed_out().is_some();
-        let down: Vec<_> = failed.iter().filter(|(_, error)| unreadable(error)).map(|(shard, _)| *shard).collect();
+        let down: BTreeSet<Id> = failed.iter().filter(|(_, error)| unreadable(error)).map(|(id, _)| *id).collect();
         if let Some(error) = failed.into_values().find(|error| !unreadable(error)) {
             return Err(field_error(error));
         }
         let result = |id: &Id| match rows.iter().find(|row| row.id == *id) {
             Some(row) => Found::Row(row.clone()),
-            None if down.contains(&services.databases.index_of(*id)) => Found::Unavailable,
+            None if down.contains(id) => Found::Unavailable,
             None => Found::Missing,
         };
         Ok(ids.iter().map(result).collect())

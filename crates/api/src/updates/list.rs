@@ -94,8 +94,8 @@ pub trait Followed: Send + Sync + 'static {
     }
 }
 
-/// Reads of objects that readers share.
-pub type ObjectReads<R> = SharedReads<(Id, Scope), Found<R>>;
+/// Reads of objects that readers share, by object, shard of the change, and scope.
+pub type ObjectReads<R> = SharedReads<(Id, ShardIndex, Scope), Found<R>>;
 /// Reads of pages of a list after a gap, by scope, filter, page, and shard of the gap.
 pub type PageReads<L> = SharedReads<
     (Scope, <L as Followed>::Filter, PageRequest<CursorPosition>, ShardIndex),
@@ -322,7 +322,10 @@ impl<L: Followed> ListWatch<L> {
 
     /// Returns the current states of changed objects. Readers share the reads.
     async fn read(&self, changes: &[Change]) -> Result<Vec<Read<Found<L::Row>>>> {
-        let wanted = |change: &Change| Wanted { key: (change.id, self.scope.clone()), position: change.place.position };
+        let wanted = |change: &Change| {
+            let Place { shard, position } = change.place;
+            Wanted { key: (change.id, shard, self.scope.clone()), position }
+        };
         let ids: Vec<Id> = changes.iter().map(|change| change.id).collect();
         let (services, scope) = (self.services.clone(), self.scope.clone());
         let read = move |missing: Vec<usize>| async move {

@@ -107,7 +107,12 @@ impl Steps {
                     replayed: true,
                 });
                 change.replayed &= !self.caught_up;
-                change.place.position = change.place.position.max(position);
+                // An object's later events are in another shard's feed after its bucket has moved.
+                change.place = if change.place.shard == shard {
+                    Place { shard, position: change.place.position.max(position) }
+                } else {
+                    place
+                };
                 change.event = live.event;
             }
             // The list is read after the replay, so it has what the replay lacks.

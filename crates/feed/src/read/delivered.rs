@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::read::error::ReadError;
+use crate::read::precedence::Precedence;
 use crate::wire::cursor::Position;
 use crate::wire::envelope::{Discard, Mark};
 use noetl_domain::event::Event;
@@ -40,6 +41,8 @@ pub struct Delivered {
     pub position: Position,
     /// Event in the message; `None` if it is not an event, so that only its position counts.
     pub event: Option<LiveEvent>,
+    /// What a reader must have received before the event.
+    pub precedence: Precedence,
     /// Earlier messages that readers must discard, if the message begins an epoch.
     pub discard: Option<Discard>,
     /// The complete event, if the message lacks its large fields.
@@ -143,7 +146,10 @@ pub(super) fn decode(
     let bytes =
         event.as_ref().map_or(0, |live| weight(&live.event)) + size_of::<Delivered>() + size_of::<Event<Text>>();
     let position = Position { epoch, sequence };
-    Ok(Delivered { shard, position, event, discard, complete: complete.map(Arc::new), bytes })
+    let precedence = event
+        .as_ref()
+        .map_or(Precedence::Stream, |live| Precedence::of(&databases.map(), shard, position, live.event.execution_id));
+    Ok(Delivered { shard, position, event, precedence, discard, complete: complete.map(Arc::new), bytes })
 }
 
 /// Counts a message that is not an event. The leader reports messages that no tailer published; where NoETL's tailer

@@ -11,6 +11,8 @@ mod interests;
 mod opener;
 mod page_cache;
 mod pages;
+mod parked;
+pub mod precedence;
 pub mod reader;
 mod replay;
 mod requests;

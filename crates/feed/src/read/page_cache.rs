@@ -92,6 +92,7 @@ impl PageCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::precedence::Precedence;
     use crate::wire::cursor::Position;
 
     fn page(from: u64, next: u64) -> Arc<Page> {
@@ -100,6 +101,7 @@ mod tests {
                 shard: 0,
                 position: Position { epoch: 1, sequence },
                 event: None,
+                precedence: Precedence::Stream,
                 discard: None,
                 complete: None,
                 bytes: 10,

@@ -1,15 +1,17 @@
 //! Feed of one reader over all shards: stored events from its start position, then live events from the hub.
 //!
 //! The events of a shard are delivered in order and once. Missing events are reported as gaps. A cursor is valid on
-//! every replica.
+//! every replica. An event of a bucket that came from another shard waits for the events that the bucket had there.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::try_stream;
+use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::future::join_all;
-use futures::stream::{SelectAll, Stream};
+use futures::stream::{FuturesUnordered, Stream, StreamFuture};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use crate::read::delivered::LiveEvent;
@@ -18,19 +20,26 @@ pub use crate::read::gap::{Gap, GapReason};
 use crate::read::held::{HeldEvents, Released};
 use crate::read::hub::Hub;
 pub use crate::read::interests::Interest;
+use crate::read::parked::{Next, Parked, Released as Ready, ShardFeed, next_comparison};
 use crate::read::replay::Replayed;
 pub use crate::read::replay::Since;
 use crate::read::ring::Place;
 use crate::read::shard_reader::{From, ShardItem, join, read_shard};
 use crate::wire::cursor::{Position, StreamCursor};
 use noetl_domain::feed::FeedId;
+use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
+use noetl_runtime::clock;
 
 /// Time between heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Time that a reader waits for the streams of all shards, for example after the whole deployment started. It then
 /// starts with the streams that were found.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Maximum difference between the clocks of a replica and of the broker. No harm is done by more: events that are read
+/// because of it are of other executions.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(30);
 
 /// Start position of a reader.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,15 +60,18 @@ pub enum Start {
 pub enum Shards {
     /// All shards.
     All,
-    /// One shard. Cursors contain no position of the others.
-    One(ShardIndex),
+    /// The shard of an execution. Cursors contain no position of the others. As soon as a bucket moves, all shards.
+    Of(Id),
 }
 
 impl Shards {
-    fn of(self, hub: &Hub) -> std::ops::Range<ShardIndex> {
+    fn of(self, hub: &Hub) -> Range<ShardIndex> {
         match self {
-            Self::All => 0..hub.shards(),
-            Self::One(shard) => shard..shard + 1,
+            Self::Of(execution) if !hub.databases().map().has_moves() => {
+                let shard = hub.databases().index_of(execution);
+                shard..shard + 1
+            }
+            Self::All | Self::Of(_) => 0..hub.shards(),
         }
     }
 }
@@ -105,6 +117,11 @@ impl Item {
     fn of(released: Released, cursor: StreamCursor) -> Self {
         let Released { shard, position, live } = released;
         Self::Event { cursor, shard, position, live }
+    }
+
+    fn lost(gap: Gap, shard: ShardIndex, cursor: StreamCursor) -> Self {
+        metrics::counter!("noetl_stream_gaps_total", "reason" => gap.reason.label()).increment(1);
+        Self::Gap { cursor, shard, gap }
     }
 
     /// Returns the position after the item.
@@ -158,33 +175,16 @@ pub fn read(
 ) -> impl Stream<Item = Result<Item, ReadError>> + Send {
     try_stream! {
         let _counted = Counted::new();
-        let read_shards = shards.of(&hub);
+        // A time at which no bucket had moved, if the reader does not read all shards.
+        let mut unmoved_at = clock::now();
+        let mut read_shards = shards.of(&hub);
         // Shards that have not caught up; `None` after the marker.
         let mut behind = Some(read_shards.len());
-        let mut cursor = StreamCursor::unnamed(vec![Position::default(); usize::from(hub.shards())]);
+        let (mut cursor, opened) = open(&hub, &start, &interest, read_shards.clone()).await?;
+        let mut feeds = FuturesUnordered::from_iter(opened);
         let mut places: Vec<Option<Arc<Place>>> = vec![None; cursor.positions.len()];
-        let mut feeds = SelectAll::new();
-        let joining = |shard| timeout(PATIENCE, join(&hub, shard, start.on(shard), interest.clone()));
-        let joined = join_all(read_shards.clone().map(joining)).await;
-        if joined.iter().all(Result::is_err) {
-            Err(ReadError::of(read_shards.start, "no stream was found in time"))?;
-        }
-        for (shard, joined) in read_shards.clone().zip(joined) {
-            let (from, joined) = (start.on(shard), joined.ok());
-            cursor.positions[usize::from(shard)] = match (&joined, from) {
-                (Some(joined), _) => joined.at,
-                (None, From::After { at, .. }) => at,
-                (None, From::Beginning) => Position::default(),
-                // The stream does not exist yet, so all its events will be after its beginning.
-                (None, _) if hub.is_missing(shard) => Position::default(),
-                (None, _) => Err(ReadError::of(shard, "its position can't be determined"))?,
-            };
-            cursor.feeds[usize::from(shard)] = match from {
-                From::After { feed, .. } if joined.is_none() => feed,
-                _ => hub.identity(shard).map(FeedId::tag),
-            };
-            feeds.push(read_shard(hub.clone(), shard, from, interest.clone(), joined));
-        }
+        let mut parked = Parked::default();
+        let mut is_partial = read_shards.len() < cursor.positions.len();
         let mut heartbeats = interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut held = HeldEvents::default();
@@ -193,22 +193,54 @@ pub fn read(
                 behind = None;
                 yield Item::CaughtUp { cursor: cursor.clone() };
             }
-            let next = tokio::select! {
-                released = held.next(), if !held.is_empty() => {
-                    if let Some(released) = released {
-                        yield Item::of(released, held.limit(&cursor));
-                    }
+            if !parked.is_empty() {
+                advance(&mut cursor, &places, &parked);
+            }
+            if is_partial && !hub.databases().map().has_moves() {
+                unmoved_at = clock::now();
+            }
+            let ready = match if held.is_full() { Next::None } else { parked.next(&hub, &cursor) } {
+                Next::Item(ready) => Some(*ready),
+                Next::Gap(shard, gap) => {
+                    yield Item::lost(gap, shard, held.limit(&cursor));
                     continue;
                 }
-                item = feeds.next(), if !held.is_full() => item,
-                _ = heartbeats.tick() => {
-                    advance(&mut cursor, &places);
-                    let lag = read_shards.clone().map(|shard| lag(&hub, shard, &cursor)).sum();
-                    yield Item::Heartbeat { lag, cursor: held.limit(&cursor) };
-                    continue;
-                }
+                Next::None => None,
             };
-            let Some((shard, item)) = next else { break };
+            let ready = if let Some(ready) = ready {
+                ready
+            } else {
+                let next = tokio::select! {
+                    released = held.next(), if !held.is_empty() => {
+                        if let Some(released) = released {
+                            yield Item::of(released, held.limit(&cursor));
+                        }
+                        continue;
+                    }
+                    next = feeds.next(), if !held.is_full() && !feeds.is_empty() => next,
+                    () = next_comparison(), if !parked.is_empty() => continue,
+                    () = first_move(&hub), if is_partial => {
+                        is_partial = false;
+                        let rest = open_others(&hub, &read_shards, &interest, unmoved_at);
+                        behind = behind.map(|behind| behind + rest.len());
+                        feeds.extend(rest);
+                        read_shards = 0..hub.shards();
+                        continue;
+                    }
+                    _ = heartbeats.tick() => {
+                        advance(&mut cursor, &places, &parked);
+                        let lag = read_shards.clone().map(|shard| lag(&hub, shard, &cursor)).sum();
+                        yield Item::Heartbeat { lag, cursor: held.limit(&cursor) };
+                        continue;
+                    }
+                };
+                let Some((item, feed)) = next else { continue };
+                let Some((shard, item)) = item else { continue };
+                let Some(ready) = parked.park(Ready { shard, item, feed }, &hub, &cursor) else { continue };
+                ready
+            };
+            let Ready { shard, item, feed } = ready;
+            feeds.push(feed.into_future());
             let position = item.position();
             let before = if held.is_empty() { StreamCursor::default() } else { cursor.clone() };
             cursor.positions[usize::from(shard)] = position;
@@ -226,12 +258,11 @@ pub fn read(
                 }
                 ShardItem::Replayed(Replayed::Passed(_)) => {}
                 ShardItem::Replayed(Replayed::Gap(gap)) => {
-                    metrics::counter!("noetl_stream_gaps_total", "reason" => gap.reason.label()).increment(1);
                     // A gap may say that events from a position on are void, so the events before it come first.
                     while held.holds(shard) && let Some(released) = held.next().await {
                         yield Item::of(released, held.limit(&before));
                     }
-                    yield Item::Gap { cursor: held.limit(&cursor), shard, gap };
+                    yield Item::lost(gap, shard, held.limit(&cursor));
                 }
                 ShardItem::CaughtUp(_, place) => {
                     places[usize::from(shard)] = Some(place);
@@ -242,9 +273,68 @@ pub fn read(
     }
 }
 
-/// Moves the cursor to the positions of the feeds of which the reader has received every event that it follows.
-fn advance(cursor: &mut StreamCursor, places: &[Option<Arc<Place>>]) {
-    for (position, place) in cursor.positions.iter_mut().zip(places) {
+/// Joins the feeds of shards, and returns the position of the reader and the feeds.
+async fn open(
+    hub: &Hub,
+    start: &Start,
+    interest: &Interest,
+    shards: Range<ShardIndex>,
+) -> Result<(StreamCursor, Vec<StreamFuture<ShardFeed>>), ReadError> {
+    let mut cursor = StreamCursor::unnamed(vec![Position::default(); usize::from(hub.shards())]);
+    let mut feeds = Vec::new();
+    let joining = |shard| timeout(PATIENCE, join(hub, shard, start.on(shard), interest.clone()));
+    let joined = join_all(shards.clone().map(joining)).await;
+    if joined.iter().all(Result::is_err) {
+        return Err(ReadError::of(shards.start, "no stream was found in time"));
+    }
+    for (shard, joined) in shards.zip(joined) {
+        let (from, joined) = (start.on(shard), joined.ok());
+        cursor.positions[usize::from(shard)] = match (&joined, from) {
+            (Some(joined), _) => joined.at,
+            (None, From::After { at, .. }) => at,
+            (None, From::Beginning) => Position::default(),
+            // The stream does not exist yet, so all its events will be after its beginning.
+            (None, _) if hub.is_missing(shard) => Position::default(),
+            (None, _) => return Err(ReadError::of(shard, "its position can't be determined")),
+        };
+        cursor.feeds[usize::from(shard)] = match from {
+            From::After { feed, .. } if joined.is_none() => feed,
+            _ => hub.identity(shard).map(FeedId::tag),
+        };
+        feeds.push(read_shard(hub.clone(), shard, from, interest.clone(), joined).into_future());
+    }
+    Ok((cursor, feeds))
+}
+
+/// Waits until a bucket is being moved. Before its rows are copied, all readers open the streams to which it may go.
+async fn first_move(hub: &Hub) {
+    loop {
+        let map = hub.databases().map();
+        if map.has_moves() {
+            return;
+        }
+        hub.databases().map_changed(map.version()).await;
+    }
+}
+
+/// Opens the streams that the reader of one execution has not opened, from a time on at which no bucket had moved. The
+/// client of the reader may have been slow since then, and the bucket has moved.
+fn open_others(
+    hub: &Hub,
+    opened: &Range<ShardIndex>,
+    interest: &Interest,
+    unmoved_at: DateTime<Utc>,
+) -> Vec<StreamFuture<ShardFeed>> {
+    let others = (0..hub.shards()).filter(|shard| !opened.contains(shard));
+    let from = From::Since(Since { time: unmoved_at - CLOCK_DIFFERENCE, now: clock::now() });
+    others.map(|shard| read_shard(hub.clone(), shard, from, interest.clone(), None).into_future()).collect()
+}
+
+/// Moves the cursor to the positions of the feeds of which the reader has received every event that it follows. A feed
+/// whose next event waits stays before that event.
+fn advance(cursor: &mut StreamCursor, places: &[Option<Arc<Place>>], parked: &Parked) {
+    let moving = (0..).zip(cursor.positions.iter_mut().zip(places)).filter(|(shard, _)| !parked.holds(*shard));
+    for (_, (position, place)) in moving {
         *position = place.as_ref().and_then(|place| place.passed()).unwrap_or_default().max(*position);
     }
 }

@@ -271,13 +271,22 @@ mod tests {
 
     use super::*;
     use crate::read::delivered::LiveEvent;
+    use crate::read::precedence::Precedence;
 
     fn at(sequence: u64) -> Position {
         Position { epoch: 1, sequence }
     }
 
     fn event(sequence: u64, bytes: usize) -> Arc<Delivered> {
-        Arc::new(Delivered { shard: 0, position: at(sequence), event: None, discard: None, complete: None, bytes })
+        Arc::new(Delivered {
+            shard: 0,
+            position: at(sequence),
+            event: None,
+            precedence: Precedence::Stream,
+            discard: None,
+            complete: None,
+            bytes,
+        })
     }
 
     fn event_of(execution: i64, sequence: u64) -> Arc<Delivered> {
@@ -287,6 +296,7 @@ mod tests {
             shard: 0,
             position: at(sequence),
             event: Some(live),
+            precedence: Precedence::Stream,
             discard: None,
             complete: None,
             bytes: 10,

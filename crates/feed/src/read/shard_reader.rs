@@ -18,11 +18,13 @@ use crate::read::error::ReadError;
 use crate::read::gap::{Gap, GapReason};
 use crate::read::hub::Hub;
 use crate::read::interests::Interest;
+use crate::read::precedence::Precedence;
 use crate::read::replay::{self, Range, Replayed, Since};
 use crate::read::reset;
 use crate::read::ring::{Place, RingReader};
 use crate::wire::cursor::Position;
 use noetl_domain::feed::FeedTag;
+use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 
 /// Mean time before a replay that failed is tried again.
@@ -52,6 +54,13 @@ impl ShardItem {
             Self::Replayed(replayed) => replayed.position(),
             Self::CaughtUp(position, _) => *position,
         }
+    }
+
+    /// Returns the execution of an event of a bucket that has moved, and what a reader must have received before it.
+    pub(super) fn precedence(&self) -> Option<(Id, Precedence)> {
+        let Self::Replayed(Replayed::Delivered(delivered)) = self else { return None };
+        let execution = delivered.event.as_ref()?.event.execution_id;
+        (delivered.precedence != Precedence::Stream).then(|| (execution, delivered.precedence.clone()))
     }
 }
 

@@ -45,7 +45,8 @@ impl Subject for ListRows<'_> {
     }
 
     async fn examine(&self, keys: &[i64]) -> Result<Differences<Self>, ServiceError> {
-        let rows = executions::facts(self.database(), keys).await?;
+        let own = self.reach.own(self.shard, keys.iter().copied());
+        let rows = executions::facts(self.database(), &own).await?;
         let described: Vec<DescribedClaim> = rows.iter().filter_map(described_claim).collect();
         let unclaimed = claims::missing(self.reach.cluster(), &described, MARGIN_SECONDS).await?;
         let entries: BTreeSet<i64> = rows.iter().map(|row| row.catalog_id).filter(|id| *id != 0).collect();

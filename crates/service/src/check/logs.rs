@@ -32,6 +32,7 @@ impl Subject for Logs<'_> {
     }
 
     async fn examine(&self, keys: &[i64]) -> Result<Differences<Self>, ServiceError> {
+        let keys = self.reach.own(self.shard, keys.iter().copied());
         let (own, misplaced): (Vec<i64>, Vec<i64>) =
             keys.iter().partition(|log| self.reach.owner_of(**log) == self.shard);
         let unlisted = logs::unlisted(self.database(), &own).await?.into_iter().map(|log| Difference {

@@ -116,7 +116,7 @@ impl Check {
         let Self { reach, findings } = self;
         let reach: &Reach = reach;
         // Parents and dedup scopes come first, because later parts rely on them.
-        look(&registrations::Registrations { reach }, repairer, findings).await;
+        look(&registrations::Registrations { reach }, reach, repairer, findings).await;
         // A repair that was killed may have left an intent. Its subscription is the parent of executions.
         if let Some(repairer) = repairer
             && let Err(error) = repairer.subscriptions.finish_open().await
@@ -124,14 +124,14 @@ impl Check {
             findings.could_not_check("open registrations", WithCauses(&error).to_string());
         }
         for shard in reach.up() {
-            look(&subscriptions::LiveSubscriptions { reach, shard }, repairer, findings).await;
+            look(&subscriptions::LiveSubscriptions { reach, shard }, reach, repairer, findings).await;
         }
-        look(&claims::Claims { reach }, repairer, findings).await;
+        look(&claims::Claims { reach }, reach, repairer, findings).await;
         for shard in reach.up() {
-            look(&executions::ListRows { reach, shard }, repairer, findings).await;
-            look(&logs::Logs { reach, shard }, repairer, findings).await;
-            look(&snapshots::Snapshots { reach, shard }, repairer, findings).await;
-            look(&outbox::OutboxRows { reach, shard }, repairer, findings).await;
+            look(&executions::ListRows { reach, shard }, reach, repairer, findings).await;
+            look(&logs::Logs { reach, shard }, reach, repairer, findings).await;
+            look(&snapshots::Snapshots { reach, shard }, reach, repairer, findings).await;
+            look(&outbox::OutboxRows { reach, shard }, reach, repairer, findings).await;
         }
     }
 
@@ -148,8 +148,8 @@ impl Check {
 }
 
 /// Compares a table, and adds its differences to the findings.
-async fn look<S: Subject>(subject: &S, repairer: Option<&Repairer>, findings: &mut Findings) {
-    if let Err(error) = compare(subject, repairer, findings).await {
+async fn look<S: Subject>(subject: &S, reach: &Reach, repairer: Option<&Repairer>, findings: &mut Findings) {
+    if let Err(error) = compare(subject, reach, repairer, findings).await {
         findings.could_not_check(
             format!("{} of {}", subject.name(), subject.database().name()),
             WithCauses(&error).to_string(),
@@ -159,6 +159,7 @@ async fn look<S: Subject>(subject: &S, repairer: Option<&Repairer>, findings: &m
 
 async fn compare<S: Subject>(
     subject: &S,
+    reach: &Reach,
     repairer: Option<&Repairer>,
     findings: &mut Findings,
 ) -> Result<(), ServiceError> {
@@ -170,15 +171,16 @@ async fn compare<S: Subject>(
         suspects.extend(subject.examine(&keys).await?.into_iter().map(|found| found.key));
         after = Some(last);
         if suspects.len() >= MAX_SUSPECTS {
-            settle(subject, std::mem::take(&mut suspects), repairer, findings).await?;
+            settle(subject, reach, std::mem::take(&mut suspects), repairer, findings).await?;
         }
     }
-    settle(subject, suspects, repairer, findings).await
+    settle(subject, reach, suspects, repairer, findings).await
 }
 
 /// Looks at suspected keys again, repairs what is still there, and adds it to the findings.
 async fn settle<S: Subject>(
     subject: &S,
+    reach: &Reach,
     suspects: Vec<S::Key>,
     repairer: Option<&Repairer>,
     findings: &mut Findings,
@@ -187,6 +189,8 @@ async fn settle<S: Subject>(
         return Ok(());
     }
     sleep_until(Instant::now() + SECOND_LOOK_AFTER).await;
+    // A bucket may have moved since the first look. By an outdated map, its new executions would be missing.
+    reach.read_map().await?;
     for keys in suspects.chunks(PAGE) {
         let found = subject.examine(keys).await?;
         let mut left = found.iter().map(|one| (one.kind, one.description.clone())).collect::<Vec<_>>();

@@ -32,7 +32,8 @@ impl Subject for OutboxRows<'_> {
 
     async fn examine(&self, keys: &[i64]) -> Result<Differences<Self>, ServiceError> {
         let orphans = outbox::orphans(self.database(), keys).await?.into_iter();
-        let difference = orphans.filter(|row| !self.reach.may_be_dropped(row.execution_id)).map(|row| Difference {
+        let dropped = |id: i64| self.reach.may_be_dropped(id) || self.reach.is_moved(self.shard, id);
+        let difference = orphans.filter(|row| !dropped(row.execution_id)).map(|row| Difference {
             kind: Kind::OutboxRowWithoutEvent,
             key: row.outbox_id,
             description: format!("row {}-{} of execution {}", self.shard, row.outbox_id, row.execution_id),

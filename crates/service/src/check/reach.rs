@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::findings::Findings;
 use crate::shards::by_shard;
 use noetl_domain::ids::Id;
-use noetl_domain::shard::ShardIndex;
+use noetl_domain::shard::{ShardIndex, ShardMap};
 use noetl_runtime::causes::WithCauses;
 use noetl_storage::check;
 use noetl_storage::partitions::Partition;
 use noetl_storage::pools::{Database, Databases};
+use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
 
 /// The databases that can be reached.
@@ -46,6 +47,29 @@ impl Reach {
         &self.databases.shards()[usize::from(index)]
     }
 
+    /// Returns the logs without those whose rows are on the shard only because of a move. Such rows are no difference: the
+    /// other shard of the move has the log.
+    pub(super) fn own(&self, shard: ShardIndex, logs: impl IntoIterator<Item = i64>) -> Vec<i64> {
+        let map = self.databases.map();
+        logs.into_iter().filter(|log| !is_moved(&map, shard, Id::new(*log))).collect()
+    }
+
+    /// Returns whether the rows of a log are on a shard only because of a move.
+    pub(super) fn is_moved(&self, shard: ShardIndex, log: i64) -> bool {
+        is_moved(&self.databases.map(), shard, Id::new(log))
+    }
+
+    /// Reads the bucket map again.
+    pub(super) async fn read_map(&self) -> Result<(), ServiceError> {
+        self.databases.refresh_map().await?;
+        Ok(())
+    }
+
+    /// Returns a shard without rows that moved or are being moved.
+    pub(super) fn view(&self, index: ShardIndex) -> View<'_> {
+        self.databases.view(index)
+    }
+
     /// Returns the shard that owns a log.
     pub(super) fn owner_of(&self, log: i64) -> ShardIndex {
         self.databases.index_of(Id::new(log))
@@ -72,4 +96,13 @@ impl Reach {
         }
         Ok(absent)
     }
+}
+
+/// Returns whether the rows of a log are on a shard only because of a move: its bucket has left the shard, or is arriving.
+fn is_moved(map: &ShardMap, shard: ShardIndex, log: Id) -> bool {
+    if !map.has_moves() || map.holds(shard, log) {
+        return false;
+    }
+    let left = map.departures_of(log).iter().any(|departure| departure.from == shard);
+    left || map.target_of(log) == Some(shard)
 }

@@ -33,7 +33,8 @@ impl Subject for Snapshots<'_> {
 
     async fn examine(&self, keys: &[SnapshotKey]) -> Result<Differences<Self>, ServiceError> {
         let later = snapshots::later(self.database(), keys).await?.into_iter();
-        let dropped = |key: &SnapshotKey| key.aggregate_id.parse().is_ok_and(|id| self.reach.may_be_dropped(id));
+        let gone = |id: i64| self.reach.may_be_dropped(id) || self.reach.is_moved(self.shard, id);
+        let dropped = |key: &SnapshotKey| key.aggregate_id.parse().is_ok_and(gone);
         let difference = later.filter(|key| !dropped(key)).map(|key| Difference {
             kind: Kind::SnapshotAfterLog,
             description: format!("execution {} on shard {}", key.aggregate_id, self.shard),

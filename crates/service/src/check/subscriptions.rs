@@ -34,12 +34,13 @@ impl Subject for LiveSubscriptions<'_> {
     }
 
     async fn examine(&self, ids: &[i64]) -> Result<Differences<Self>, ServiceError> {
-        let own = subscriptions::live_by_ids(self.database(), ids).await?;
+        let ids = self.reach.own(self.shard, ids.iter().copied());
+        let own = subscriptions::live_by_ids(self.database(), &ids).await?;
         let paths: BTreeSet<String> = own.iter().map(|one| one.path.clone()).collect();
         let paths: Vec<String> = paths.into_iter().collect();
         let mut live: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         for shard in self.reach.up() {
-            for one in subscriptions::live_of_paths(self.reach.shard(shard), &paths).await? {
+            for one in subscriptions::live_of_paths(self.reach.view(shard), &paths).await? {
                 live.entry(one.path).or_default().push(one.id);
             }
         }

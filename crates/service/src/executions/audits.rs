@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use tokio::time::timeout;
 
 use crate::ids::Ids;
+use crate::moves::repeated;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::Scope;
@@ -76,6 +77,10 @@ pub(super) fn lost(count: usize) {
 
 impl AuditFlight {
     async fn write(&self, subscription: Id, duplicates: &[AuditedDuplicate]) -> Result<(), ServiceError> {
+        repeated(&self.databases, || self.write_once(subscription, duplicates)).await
+    }
+
+    async fn write_once(&self, subscription: Id, duplicates: &[AuditedDuplicate]) -> Result<(), ServiceError> {
         let mut log = LockedLog::lock(self.databases.shard_of(subscription), subscription).await?;
         // The scope of each caller was checked when its request named the subscription.
         let Some(row) = log.subscription(&Scope::Unrestricted).await? else {

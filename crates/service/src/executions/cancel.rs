@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::Executions;
+use crate::moves::repeated;
 use noetl_domain::actor::Actor;
 use noetl_domain::event::Event;
 use noetl_domain::execution::{CANCELLED, Status, emitted};
@@ -24,6 +25,10 @@ impl Executions {
     #[tracing::instrument(level = "debug", name = "executions.cancel", skip_all, fields(id = %id))]
     pub async fn cancel(&self, id: Id, reason: Option<String>, caller: &Caller) -> Result<bool, ServiceError> {
         check_reason(reason.as_deref())?;
+        repeated(&self.databases, || self.cancel_once(id, reason.as_deref(), caller)).await
+    }
+
+    async fn cancel_once(&self, id: Id, reason: Option<&str>, caller: &Caller) -> Result<bool, ServiceError> {
         let shard = self.databases.shard_of(id);
         let row = match executions::by_ids(shard, &caller.scope, &[id.get()]).await?.pop() {
             Some(row) => row,
@@ -36,8 +41,8 @@ impl Executions {
         }
         let last = log.last_event_id().await?.unwrap_or(id);
         let event_id = self.ids.next_after(last).await?;
-        log.append(&[cancellation(&row, event_id, reason.as_deref(), caller.actor.as_ref())]).await?;
-        log.mark_cancelled(event_id, reason.as_deref()).await?;
+        log.append(&[cancellation(&row, event_id, reason, caller.actor.as_ref())]).await?;
+        log.mark_cancelled(event_id, reason).await?;
         log.commit().await?;
         self.wake_ups.wake_feed(self.databases.index_of(id));
         Ok(true)

@@ -120,7 +120,7 @@ impl Executions {
     async fn children_after(&self, after: Child, parents: &[Id], walk: &mut Walk, scope: &Scope) -> Page {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
         let limit = i64::try_from(PAGE + 1).unwrap_or(i64::MAX);
-        let shards = (0..).zip(self.databases.shards()).filter(|(index, _)| !walk.unavailable.contains(index));
+        let shards = (0..).zip(self.databases.views()).filter(|(index, _)| !walk.unavailable.contains(index));
         let reads = shards.map(|(index, shard)| {
             let children = execution_lists::child_ids(shard, scope, &parents, after, limit);
             // The walk has its own limit.

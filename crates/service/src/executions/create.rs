@@ -7,6 +7,7 @@ use futures::future::join_all;
 
 use super::Executions;
 use crate::bisection::{Bisection, Cause, not_tried};
+use crate::moves::Repetition;
 use crate::shards::by_shard;
 use chrono::{DateTime, Utc};
 use noetl_domain::actor::Actor;
@@ -87,13 +88,35 @@ impl Flight for CreateFlight {
     }
 
     fn may_be_caused_by_one_call(error: &ServiceError) -> bool {
-        error.unavailable().is_none()
+        error.unavailable().is_none() || error.bucket_moves().is_some()
     }
 }
 
 impl Executions {
-    /// Creates executions on their shards, in parallel. Executions that exist are skipped.
+    /// Creates executions on their shards, in parallel. Executions that exist are skipped. Those of buckets that are being
+    /// moved are created when the move allows it.
     pub(super) async fn create(&self, creations: Vec<Arc<Creation>>, actor: Option<&Actor>) -> Creations {
+        let mut repetition = Repetition::new(&self.databases);
+        let mut created = self.create_once(creations.clone(), actor).await;
+        while let Some(error) = created.failed.values().find(|error| error.bucket_moves().is_some()).cloned() {
+            if !repetition.again(&error).await {
+                break;
+            }
+            let is_refused = |one: &&Arc<Creation>| {
+                created.failed.get(&one.execution_id).is_some_and(|error| error.bucket_moves().is_some())
+            };
+            let refused: Vec<_> = creations.iter().filter(is_refused).cloned().collect();
+            for one in &refused {
+                created.failed.remove(&one.execution_id);
+            }
+            let Creations { started, failed } = self.create_once(refused, actor).await;
+            created.started.extend(started);
+            created.failed.extend(failed);
+        }
+        created
+    }
+
+    async fn create_once(&self, creations: Vec<Arc<Creation>>, actor: Option<&Actor>) -> Creations {
         let groups = by_shard(&self.databases, creations, |creation| creation.execution_id);
         let created = groups.into_iter().map(async |(shard, group)| {
             let ids: Vec<Id> = group.iter().map(|one| one.execution_id).collect();

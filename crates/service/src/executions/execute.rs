@@ -31,7 +31,6 @@ use crate::trace;
 use noetl_domain::execution::{ClaimedKey, Creation, DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS, dedup_scope, overlay};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
-use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{Caller, Scope};
 use noetl_domain::trace_context::TraceContext;
 use noetl_runtime::clock;
@@ -41,7 +40,7 @@ use noetl_storage::events::FirstEvent;
 use noetl_storage::executions::ExecutionRow;
 use noetl_use_cases::bounds::check_json;
 use noetl_use_cases::catalog::ReadCatalog;
-use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
+use noetl_use_cases::error::{ReadFailures, Rejection, RejectionCode, ServiceError};
 use noetl_use_cases::executions::{
     EntryKey, Execute, ExecuteRequest, Executed, MAX_BATCH, MAX_WORKLOAD_BYTES, Outcome,
 };
@@ -56,8 +55,8 @@ struct References {
     by_path: HashMap<String, NewestEntry>,
     by_id: HashMap<i64, Arc<CatalogEntry>>,
     parents: HashMap<Id, Arc<FirstEvent>>,
-    /// Errors of the shards whose parents could not be read.
-    failed: BTreeMap<ShardIndex, ServiceError>,
+    /// Errors of the parents that could not be read.
+    failed: ReadFailures,
 }
 
 #[async_trait]
@@ -200,7 +199,7 @@ impl Executions {
     ) -> Result<Start, ServiceError> {
         let request_hash = request.hash();
         let (entry, must_be_newest) = references.entry(request)?;
-        let parent = request.parent_execution_id.map(|id| self.parent(id, references)).transpose()?;
+        let parent = request.parent_execution_id.map(|id| references.parent(id)).transpose()?;
         let tenancy_of_parent = parent.as_ref().map(|parent| parent.tenancy());
         let tenancy = resolve(&request.tenancy, tenancy_of_parent.as_ref(), &caller.scope)?;
         let defaults = references.subscription_defaults(parent.as_deref());
@@ -236,20 +235,21 @@ impl Executions {
             request_hash,
         })
     }
+}
 
-    fn parent(&self, id: Id, references: &References) -> Result<Arc<FirstEvent>, ServiceError> {
-        if let Some(head) = references.parents.get(&id) {
+impl References {
+    /// Returns the head of a parent's log.
+    fn parent(&self, id: Id) -> Result<Arc<FirstEvent>, ServiceError> {
+        if let Some(head) = self.parents.get(&id) {
             return Ok(Arc::clone(head));
         }
         let unknown = || {
             let message = format!("there is no subscription or execution {id}");
             Rejection::not_found("parentExecutionId", message).into()
         };
-        Err(references.failed.get(&self.databases.index_of(id)).cloned().unwrap_or_else(unknown))
+        Err(self.failed.get(&id).cloned().unwrap_or_else(unknown))
     }
-}
 
-impl References {
     /// Returns the defaults of a parent, if it is a source subscription.
     fn subscription_defaults(&self, parent: Option<&FirstEvent>) -> SubscriptionDefaults {
         let subscription = parent.filter(|parent| parent.event_type == REGISTERED);

@@ -4,7 +4,7 @@
 //! the feeds from which a reader receives exactly the others. The positions are read first. What they cover never
 //! changes, so a page that is read later and limited to it is exact.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,7 +17,7 @@ use noetl_domain::event::{Event, EventKey};
 use noetl_domain::event_list::{Arrival, EventPosition, EventRange, LogFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest, Total};
-use noetl_domain::shard::ShardIndex;
+use noetl_domain::shard::ShardMap;
 use noetl_domain::tenant::Scope;
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::error::StorageError;
@@ -26,7 +26,7 @@ use noetl_storage::event_lists;
 use noetl_storage::events::{self, LargeColumns};
 use noetl_storage::pools::Database;
 use noetl_storage::tail_covered::{self};
-use noetl_use_cases::error::{Rejection, ServiceError};
+use noetl_use_cases::error::{ReadFailures, Rejection, ServiceError};
 use noetl_use_cases::executions::ReadLogs;
 use noetl_use_cases::executions::logs::{EventListing, FeedPositions, Listed, LogPage, LogQuery, LogRequest};
 use noetl_use_cases::listing::Listing;
@@ -56,7 +56,7 @@ impl ReadLogs for Executions {
         keys: &[EventKey],
         columns: &LargeColumns,
         scope: &Scope,
-    ) -> (HashMap<EventKey, Event<Text>>, BTreeMap<ShardIndex, ServiceError>) {
+    ) -> (HashMap<EventKey, Event<Text>>, ReadFailures) {
         let logs: HashSet<Id> = keys.iter().map(|key| Id::new(key.execution_id)).collect();
         let query = |shard, ids: Vec<i64>| async move {
             let ids: HashSet<i64> = ids.into_iter().collect();
@@ -79,14 +79,21 @@ impl ReadLogs for Executions {
         query: &LogQuery,
         scope: &Scope,
     ) -> HashMap<Id, Result<LogPage, ServiceError>> {
-        let feeds = self.feed_positions(query.joined).await;
-        let feeds = &feeds;
-        let read = |shard, ids: Vec<i64>| async move {
-            pages(shard, &ids, query, scope, published(feeds.as_ref(), shard)).await
-        };
-        let (found, failed) = rows_by_ids(&self.databases, executions.iter().copied(), read).await;
+        let (mut found, mut failed, mut feeds);
+        loop {
+            let version;
+            (feeds, version) = self.feed_positions(query.joined).await;
+            let (feeds_read, map) = (&feeds, &self.databases.map());
+            let read = |shard, ids: Vec<i64>| async move {
+                pages(shard, &ids, query, scope, published(feeds_read.as_ref(), shard), map).await
+            };
+            (found, failed) = rows_by_ids(&self.databases, executions.iter().copied(), read).await;
+            if feeds.is_none() || self.databases.map().version() == version {
+                break;
+            }
+        }
         let mut found: HashMap<Id, Result<Page<Listed>, Rejection>> = found.into_iter().collect();
-        let page = |id: &Id| match failed.get(&self.databases.index_of(*id)) {
+        let page = |id: &Id| match failed.get(id) {
             Some(error) => Err(error.clone()),
             None => match found.remove(id) {
                 Some(page) => Ok(LogPage { page: page?, feeds: feeds.clone() }),
@@ -105,11 +112,18 @@ impl ReadLogs for Executions {
         joined: bool,
         scope: &Scope,
     ) -> Result<EventListing, ServiceError> {
-        let feeds = self.feed_positions(joined).await;
+        let (views, feeds) = loop {
+            let (feeds, version) = self.feed_positions(joined).await;
+            let views = self.databases.views();
+            if feeds.is_none() || views.iter().all(|view| view.map_version() == version) {
+                break (views, feeds);
+            }
+        };
         let range = request.newest_events_first(filter);
         let feeds_read = feeds.as_ref();
-        let reads = self.databases.shards().iter().map(|shard| async move {
-            event_lists::list(shard, scope, filter, columns, range, published(feeds_read, shard)).await
+        let reads = views.into_iter().map(|shard| async move {
+            let published = published(feeds_read, &shard);
+            event_lists::list(shard, scope, filter, columns, range, published).await
         });
         let (mut rows, mut unavailable) = (Vec::new(), Vec::new());
         for (index, read) in (0..).zip(join_all(reads).await) {
@@ -140,7 +154,7 @@ impl ReadLogs for Executions {
         let count = |shard, ids: Vec<i64>| async move { events::count(shard, scope, &ids, filter, limit + 1).await };
         let (counts, failed) = rows_by_ids(&self.databases, executions.iter().copied(), count).await;
         let counts: HashMap<Id, i64> = counts.into_iter().map(|log| (Id::new(log.execution_id), log.count)).collect();
-        let total = |id: &Id| match failed.get(&self.databases.index_of(*id)) {
+        let total = |id: &Id| match failed.get(id) {
             Some(error) => Err(error.clone()),
             None => Ok(Total::of(counts.get(id).copied().unwrap_or(0), limit)),
         };
@@ -155,8 +169,21 @@ impl ReadLogs for Executions {
 }
 
 impl Executions {
-    /// Returns the positions of all feeds if a page is to be joined with them.
-    async fn feed_positions(&self, joined: bool) -> Option<FeedPositions> {
+    /// Returns the positions of all feeds if a page is to be joined with them, and the version of the bucket map at that
+    /// time. A page that is read by another version would not fit: an event of a bucket that has moved would be in both,
+    /// or in none of them.
+    async fn feed_positions(&self, joined: bool) -> (Option<FeedPositions>, u64) {
+        loop {
+            let version = self.databases.map().version();
+            let positions = self.feed_positions_now(joined).await;
+            // A switch that this replica does not know yet may be older than the positions.
+            if !joined || !self.databases.is_outdated(version).await {
+                return (positions, version);
+            }
+        }
+    }
+
+    async fn feed_positions_now(&self, joined: bool) -> Option<FeedPositions> {
         if !joined {
             return None;
         }
@@ -173,13 +200,15 @@ fn published<'a>(feeds: Option<&'a FeedPositions>, shard: &Database) -> Option<&
     feeds?.get(usize::from(shard.shard_index()))?.as_ref().map(|covered| &covered.done)
 }
 
-/// Reads pages of the logs of one shard. With `within`, they have only events that this snapshot sees.
+/// Reads pages of the logs of one shard. With `within`, they have only events that this snapshot sees. `map` is the
+/// bucket map.
 async fn pages(
     shard: &Database,
     logs: &[i64],
     query: &LogQuery,
     scope: &Scope,
     within: Option<&TxSnapshot>,
+    map: &ShardMap,
 ) -> Result<Pages, StorageError> {
     let mut refused: HashSet<i64> = HashSet::new();
     if query.filter.text.is_some() {
@@ -196,7 +225,7 @@ async fn pages(
             pages.extend(by_log(listed).into_iter().map(|(log, events)| (log, Ok(request.cut(events)))));
         }
         LogRequest::ByArrival(request) => {
-            pages.extend(arrivals(shard, &searched, query, request, scope, within).await?);
+            pages.extend(arrivals(shard, &searched, query, request, scope, within, map).await?);
         }
     }
     Ok(pages)
@@ -209,30 +238,28 @@ async fn arrivals(
     request: &PageRequest<Arrival>,
     scope: &Scope,
     within: Option<&TxSnapshot>,
+    map: &ShardMap,
 ) -> Result<Pages, StorageError> {
     let moment = event_arrivals::moment(shard).await?;
     let now = within.unwrap_or(&moment.snapshot);
+    if now.in_progress().len() > MAX_OPEN {
+        return Ok(logs.iter().map(|log| (Id::new(*log), Err(too_many_open()))).collect());
+    }
+    let server_of = |log: Id| moment.server_after(map.departures_of(log).len());
+    let is_readable = |log: &&i64| request.after.as_ref().is_none_or(|after| after.server == server_of(Id::new(**log)));
+    let (logs, elsewhere): (Vec<i64>, Vec<i64>) = logs.iter().partition(is_readable);
     let beginning = Arrival::beginning(moment.server);
     let after = request.after.as_ref().unwrap_or(&beginning);
-    let refusal = if after.server != moment.server {
-        Some(other_server())
-    } else if now.in_progress().len() > MAX_OPEN {
-        Some(too_many_open())
-    } else {
-        None
-    };
-    if let Some(refusal) = refusal {
-        return Ok(logs.iter().map(|log| (Id::new(*log), Err(refusal.clone()))).collect());
-    }
     let LogQuery { filter, columns, .. } = query;
-    let rows = event_arrivals::list(shard, scope, logs, filter, columns, after, now, request.rows_to_read()).await?;
+    let rows = event_arrivals::list(shard, scope, &logs, filter, columns, after, now, request.rows_to_read()).await?;
     let listed = |Arrived { event, tx_id, is_in_next_batch }: Arrived| {
         let (done, target) = if is_in_next_batch { (&after.target, now) } else { (&after.done, &after.target) };
         let (done, target, event_id) = (done.clone(), target.clone(), event.event_id.get());
-        Listed { event, arrival: Some(Arrival { server: moment.server, done, target, tx_id, event_id }) }
+        let server = server_of(event.execution_id);
+        Listed { event, arrival: Some(Arrival { server, done, target, tx_id, event_id }) }
     };
-    let pages = by_log(rows.into_iter().map(listed));
-    Ok(pages.into_iter().map(|(log, events)| (log, Ok(request.cut(events)))).collect())
+    let pages = by_log(rows.into_iter().map(listed)).into_iter().map(|(log, events)| (log, Ok(request.cut(events))));
+    Ok(pages.chain(elsewhere.into_iter().map(|log| (Id::new(log), Err(other_server())))).collect())
 }
 
 fn by_log(events: impl Iterator<Item = Listed>) -> HashMap<Id, Vec<Listed>> {

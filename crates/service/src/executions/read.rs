@@ -1,6 +1,6 @@
 //! Reading executions.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,12 +12,11 @@ use crate::shards::rows_by_ids;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::{CursorPosition, ListPosition};
 use noetl_domain::page::{PageRequest, Total};
-use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::events::{self, FirstEvent};
 use noetl_storage::execution_lists::{self, ExecutionFilter, OwnerCount};
 use noetl_storage::executions::{self, CurrentRow, ExecutionRow};
-use noetl_use_cases::error::{Rejection, ServiceError};
+use noetl_use_cases::error::{ReadFailures, Rejection, ServiceError};
 use noetl_use_cases::executions::{ExecutionStats, PagesByOwner, ReadExecutions};
 use noetl_use_cases::listing::Listing;
 use plain_json::Text;
@@ -31,13 +30,13 @@ impl ReadExecutions for Executions {
         level = "debug", name = "executions.by_ids", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, CurrentRow>, BTreeMap<ShardIndex, ServiceError>) {
+    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, CurrentRow>, ReadFailures) {
         let query = |shard, ids: Vec<i64>| async move { executions::current(shard, scope, &ids).await };
         let (rows, mut failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         let mut found: HashMap<Id, CurrentRow> =
             rows.into_iter().map(|current| (Id::new(current.row.execution_id), current)).collect();
-        let was_read = |id: &Id| !failed.contains_key(&self.databases.index_of(*id));
-        let unlisted: Vec<Id> = ids.iter().copied().filter(|id| !found.contains_key(id) && was_read(id)).collect();
+        let is_missing = |id: &Id| !found.contains_key(id) && !failed.contains_key(id);
+        let unlisted: Vec<Id> = ids.iter().copied().filter(is_missing).collect();
         if !unlisted.is_empty() {
             let (from_logs, failures) = self.projections.unlisted(&unlisted, scope).await;
             found.extend(from_logs.into_iter().map(|(id, row)| (id, CurrentRow { row, end: None })));
@@ -123,31 +122,23 @@ impl ReadExecutions for Executions {
         level = "debug", name = "executions.log_heads", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    async fn log_heads(
-        &self,
-        ids: &[Id],
-        scope: &Scope,
-    ) -> (HashMap<Id, Arc<FirstEvent>>, BTreeMap<ShardIndex, ServiceError>) {
+    async fn log_heads(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Arc<FirstEvent>>, ReadFailures) {
         self.heads(ids.iter().copied(), scope).await
     }
 
-    async fn workloads(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>) {
+    async fn workloads(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, ReadFailures) {
         let query = |shard, ids: Vec<i64>| async move { events::workloads(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
     }
 
-    async fn results(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>) {
+    async fn results(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, ReadFailures) {
         let query = |shard, ids: Vec<i64>| async move { executions::results(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|(id, result)| (Id::new(id), result)).collect(), failed)
     }
 
-    async fn errors(
-        &self,
-        ids: &[Id],
-        scope: &Scope,
-    ) -> (HashMap<Id, Option<String>>, BTreeMap<ShardIndex, ServiceError>) {
+    async fn errors(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Option<String>>, ReadFailures) {
         let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|reason| (Id::new(reason.execution_id), reason.error)).collect(), failed)
@@ -168,13 +159,13 @@ impl Executions {
         fan_out::positioned(request, position).await
     }
 
-    /// Returns the heads of these logs in the scope, and the error of each shard that could not be read. A head never
+    /// Returns the heads of these logs in the scope, and the errors of those that could not be read. A head never
     /// changes, so heads are cached.
     pub(super) async fn heads(
         &self,
         ids: impl IntoIterator<Item = Id>,
         scope: &Scope,
-    ) -> (HashMap<Id, Arc<FirstEvent>>, BTreeMap<ShardIndex, ServiceError>) {
+    ) -> (HashMap<Id, Arc<FirstEvent>>, ReadFailures) {
         let (mut found, mut missing) = (HashMap::new(), Vec::new());
         for id in ids {
             match self.heads.get(&id).await {

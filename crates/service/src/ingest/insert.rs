@@ -58,7 +58,7 @@ impl Flight for InsertFlight {
     }
 
     fn may_be_caused_by_one_call(error: &ServiceError) -> bool {
-        error.unavailable().is_none()
+        error.unavailable().is_none() || error.bucket_moves().is_some()
     }
 }
 

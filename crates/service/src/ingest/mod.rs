@@ -10,6 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::future::join_all;
 
+use super::moves::Repetition;
 use super::shards::by_shard;
 use columns::Columns;
 use insert::{InsertFlight, Landed};
@@ -56,20 +57,26 @@ impl ProjectEvents for Ingest {
         let columns_of = |execution| columns.get(&self.databases.index_of(execution)).map(Arc::as_ref);
         let (entries, rejected) = read(drafts, caller.actor.as_ref(), columns_of);
         let mut outcome = IngestOutcome { rejected, ..IngestOutcome::default() };
-        let shards = by_shard(&self.databases, entries, |entry| entry.event.execution_id).into_iter();
-        let inserts = shards.map(async |(shard, entries)| {
-            let (events, indexes): (Vec<_>, Vec<_>) = entries.into_iter().map(|one| (one.event, one.indexes)).unzip();
-            let columns = columns.get(&shard).map(Arc::as_ref);
-            (self.insert(shard, events, columns, caller).await, indexes)
-        });
-        for (inserted, indexes) in join_all(inserts).await {
-            let outcomes = inserted.unwrap_or_else(|error| indexes.iter().map(|_| Err(error.clone())).collect());
-            for (landed, indexes) in outcomes.into_iter().zip(indexes) {
-                match landed {
-                    Ok(Landed::Inserted) => outcome.projected += 1,
-                    Ok(Landed::Stored) => {}
-                    Err(error) => outcome.rejected.extend(indexes.into_iter().map(|index| (index, error.clone()))),
-                }
+        let mut repetition = Repetition::new(&self.databases);
+        let mut landed = self.insert_all(entries, caller).await;
+        loop {
+            let error_of = |outcome: &Result<Landed, ServiceError>| {
+                outcome.as_ref().err().filter(|error| error.bucket_moves().is_some()).cloned()
+            };
+            match landed.iter().find_map(|(_, outcome)| error_of(outcome)) {
+                Some(error) if repetition.again(&error).await => {}
+                _ => break,
+            }
+            let (refused, done): (Vec<_>, Vec<_>) =
+                landed.into_iter().partition(|(_, outcome)| error_of(outcome).is_some());
+            landed = done;
+            landed.extend(self.insert_all(refused.into_iter().map(|(entry, _)| entry).collect(), caller).await);
+        }
+        for (entry, landed) in landed {
+            match landed {
+                Ok(Landed::Inserted) => outcome.projected += 1,
+                Ok(Landed::Stored) => {}
+                Err(error) => outcome.rejected.extend(entry.indexes.into_iter().map(|index| (index, error.clone()))),
             }
         }
         outcome.duplicates = count - outcome.projected - outcome.rejected.len();
@@ -87,6 +94,25 @@ impl Ingest {
         };
         let inserts = (0..).zip(databases.shards()).map(insert).collect();
         Self { databases, wake_ups, columns: Columns::default(), inserts }
+    }
+
+    /// Inserts events on their shards. Returns the outcome of each.
+    async fn insert_all(&self, entries: Vec<Entry>, caller: &Caller) -> Vec<(Entry, Result<Landed, ServiceError>)> {
+        let with_extra = entries.iter().filter(|entry| entry.event.others.is_some());
+        let shards = with_extra.map(|entry| self.databases.index_of(entry.event.execution_id)).collect();
+        let columns = self.columns.of(&self.databases, shards).await;
+        let shards = by_shard(&self.databases, entries, |entry| entry.event.execution_id).into_iter();
+        let inserts = shards.map(async |(shard, entries)| {
+            let events = entries.iter().map(|one| Arc::clone(&one.event)).collect();
+            let columns = columns.get(&shard).map(Arc::as_ref);
+            (self.insert(shard, events, columns, caller).await, entries)
+        });
+        let mut landed = Vec::new();
+        for (inserted, entries) in join_all(inserts).await {
+            let outcomes = inserted.unwrap_or_else(|error| entries.iter().map(|_| Err(error.clone())).collect());
+            landed.extend(entries.into_iter().zip(outcomes));
+        }
+        landed
     }
 
     /// Inserts events of one shard, together with those of concurrent calls. Events with values of other columns are

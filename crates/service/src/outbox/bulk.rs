@@ -1,14 +1,22 @@
 //! Retrying and discarding rows by a filter, on all shards, in batches.
+//!
+//! If a fence refuses a batch, rows of a bucket are moving to another shard, perhaps under other ids. So the whole
+//! change is repeated with the current ids on the shards that the map then names. A change of rows by their ids is also
+//! repeated if the map was outdated, because rows were hidden on the shard that got them, and gone from the other one.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
 
-use super::Outbox;
 use super::failures::Failures;
+use super::{Outbox, READS};
+use crate::moves::Repetition;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, OutboxFilter};
+use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::outbox::{BulkChange, ChangeRows};
 
@@ -18,81 +26,123 @@ const BATCH: i64 = 1000;
 const BATCHES: usize = 100;
 
 /// Numbers of matching and changed rows of one shard.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct ShardChange {
     matched: u64,
-    changed: u64,
+    changed: Changed,
+}
+
+/// Rows of one shard that were changed.
+#[derive(Debug, Default)]
+struct Changed {
+    rows: u64,
+    /// Error of a batch that was refused because a bucket is being moved. The rest was not changed.
+    refusal: Option<StorageError>,
 }
 
 #[async_trait]
 impl ChangeRows for Outbox {
     #[tracing::instrument(level = "debug", name = "outbox.retry", skip_all)]
     async fn retry(&self, filter: &OutboxFilter, dry_run: bool, scope: &Scope) -> Result<BulkChange, ServiceError> {
-        let retry = |shard: ShardIndex| async move {
-            let database = self.database(shard);
-            let matched = outbox::retryable(database, scope, filter).await?;
-            let changed =
-                if dry_run { 0 } else { in_batches(|limit| outbox::retry(database, scope, filter, limit)).await? };
-            if changed > 0 {
+        self.change(filter, |shard, view, filter| async move {
+            let matched = outbox::retryable(view, scope, &filter).await?.unsigned_abs();
+            if dry_run {
+                return Ok(ShardChange { matched, changed: Changed::default() });
+            }
+            let changed = self.in_batches(shard, |view, limit| outbox::retry(view, scope, &filter, limit)).await?;
+            if changed.rows > 0 {
                 self.wake_ups.wake_outbox(shard);
             }
-            Ok(ShardChange { matched: matched.unsigned_abs(), changed })
-        };
-        self.change(retry).await
+            Ok(ShardChange { matched, changed })
+        })
+        .await
     }
 
     #[tracing::instrument(level = "debug", name = "outbox.discard", skip_all)]
     async fn discard(&self, filter: &OutboxFilter, dry_run: bool, scope: &Scope) -> Result<BulkChange, ServiceError> {
-        let discard = |shard: ShardIndex| async move {
-            let database = self.database(shard);
-            let matched = outbox::discardable(database, scope, filter).await?;
-            let changed =
-                if dry_run { 0 } else { in_batches(|limit| outbox::discard(database, scope, filter, limit)).await? };
-            metrics::counter!("noetl_outbox_discarded_total", "shard" => shard.to_string()).increment(changed);
-            if changed > 0 {
-                tracing::info!(shard, rows = changed, "discarded DEAD outbox rows");
+        self.change(filter, |shard, view, filter| async move {
+            let matched = outbox::discardable(view, scope, &filter).await?.unsigned_abs();
+            if dry_run {
+                return Ok(ShardChange { matched, changed: Changed::default() });
             }
-            Ok(ShardChange { matched: matched.unsigned_abs(), changed })
-        };
-        self.change(discard).await
+            let changed = self.in_batches(shard, |view, limit| outbox::discard(view, scope, &filter, limit)).await?;
+            metrics::counter!("noetl_outbox_discarded_total", "shard" => shard.to_string()).increment(changed.rows);
+            if changed.rows > 0 {
+                tracing::info!(shard, rows = changed.rows, "discarded DEAD outbox rows");
+            }
+            Ok(ShardChange { matched, changed })
+        })
+        .await
     }
 }
 
 impl Outbox {
     /// Changes the matching rows of every shard.
-    async fn change<Change: Future<Output = Result<ShardChange, StorageError>>>(
-        &self,
-        change_on: impl Fn(ShardIndex) -> Change,
+    async fn change<'a, Change: Future<Output = Result<ShardChange, StorageError>>>(
+        &'a self,
+        filter: &OutboxFilter,
+        change_on: impl Fn(ShardIndex, View<'a>, Arc<OutboxFilter>) -> Change,
     ) -> Result<BulkChange, ServiceError> {
-        let answers = join_all(self.shards().map(change_on)).await;
-        let (mut outcome, mut failures, mut answered) = (BulkChange::default(), Failures::default(), false);
-        for (shard, answer) in self.shards().zip(answers) {
-            match answer {
-                Ok(ShardChange { matched, changed }) => {
-                    answered = true;
-                    // Rows can begin to match after they were counted.
-                    outcome.matched += matched.max(changed);
-                    outcome.changed += changed;
+        let (mut outcome, mut repetition) = (BulkChange::default(), Repetition::new(&self.databases));
+        let mut reads = 0;
+        loop {
+            let version = self.databases.map().version();
+            let filter = Arc::new(self.with_current_ids(filter).await);
+            let answers = join_all(self.views().map(|(shard, view)| change_on(shard, view, Arc::clone(&filter)))).await;
+            let (mut unchanged, mut failures, mut answered) = (0, Failures::default(), false);
+            let mut refusals: Vec<(ShardIndex, StorageError)> = Vec::new();
+            for (shard, answer) in self.shards().zip(answers) {
+                match answer {
+                    Ok(ShardChange { matched, changed }) => {
+                        answered = true;
+                        // Rows can begin to match after they were counted.
+                        unchanged += matched.saturating_sub(changed.rows);
+                        outcome.changed += changed.rows;
+                        refusals.extend(changed.refusal.map(|refusal| (shard, refusal)));
+                    }
+                    Err(error) => failures.add(shard, error),
                 }
-                Err(error) => failures.add(shard, error),
+            }
+            outcome.matched = outcome.changed + unchanged;
+            let refused = refusals.first().and_then(|(_, refusal)| refusal.bucket_moves());
+            if let Some(database) = refused
+                && repetition.again(&StorageError::BucketMoves { database }.into()).await
+            {
+                continue;
+            }
+            reads += 1;
+            if filter.ids.is_some() && reads < READS && self.databases.is_outdated(version).await {
+                continue;
+            }
+            for (shard, refusal) in refusals {
+                failures.add(shard, refusal);
+            }
+            outcome.unavailable = failures.shards(answered)?;
+            return Ok(outcome);
+        }
+    }
+
+    /// Repeats a statement that changes up to [`BATCH`] rows of a shard until it finds fewer, or is refused because a
+    /// bucket is being moved.
+    async fn in_batches<'a, Batch: Future<Output = Result<u64, StorageError>>>(
+        &'a self,
+        shard: ShardIndex,
+        statement: impl Fn(View<'a>, i64) -> Batch,
+    ) -> Result<Changed, StorageError> {
+        let mut changed = Changed::default();
+        for _ in 0..BATCHES {
+            let batch = match statement(self.databases.view(shard), BATCH).await {
+                Err(refusal) if refusal.bucket_moves().is_some() => {
+                    changed.refusal = Some(refusal);
+                    break;
+                }
+                batch => batch?,
+            };
+            changed.rows += batch;
+            if batch < BATCH.unsigned_abs() {
+                break;
             }
         }
-        outcome.unavailable = failures.shards(answered)?;
-        Ok(outcome)
+        Ok(changed)
     }
-}
-
-/// Repeats a statement that changes up to [`BATCH`] rows until it finds fewer. Returns the number of changed rows.
-async fn in_batches<Batch: Future<Output = Result<u64, StorageError>>>(
-    statement: impl Fn(i64) -> Batch,
-) -> Result<u64, StorageError> {
-    let mut changed = 0;
-    for _ in 0..BATCHES {
-        let batch = statement(BATCH).await?;
-        changed += batch;
-        if batch < BATCH.unsigned_abs() {
-            break;
-        }
-    }
-    Ok(changed)
 }

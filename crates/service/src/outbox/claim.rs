@@ -1,7 +1,6 @@
 //! Claiming rows from all shards. Each shard gets a share of the limit. If a shard has fewer rows than its share, the
 //! other shards get the rest.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
@@ -10,6 +9,7 @@ use futures::future::join_all;
 use super::Outbox;
 use super::dead::NewlyDead;
 use super::failures::Failures;
+use crate::moves::Repetition;
 use noetl_domain::outbox::{MAX_ATTEMPTS, OutboxId, truncated_error};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
@@ -100,9 +100,11 @@ impl Outbox {
         scope: &Scope,
         claim: outbox::Claim<'_>,
     ) -> Result<Vec<Claimed>, StorageError> {
-        let database = self.database(shard);
-        let query = |from| async move { outbox::probe(database, &from).await };
-        let probe = self.read_open_rows(shard, |open_rows| &mut open_rows.full_probes, query).await?;
+        let mut repetition = Repetition::new(&self.databases);
+        let view = &self.databases.view(shard);
+        let query = |from| async move { outbox::probe(view.clone(), &from).await };
+        let probe =
+            self.read_open_rows(shard, view.map_version(), |open_rows| &mut open_rows.full_probes, query).await?;
         self.open_rows(shard).low_watermarks = probe.low_watermarks;
         if !probe.open {
             return Ok(Vec::new());
@@ -113,7 +115,16 @@ impl Outbox {
             let used: usize = rows.iter().map(Claimed::size).sum();
             let payload_bytes = claim.payload_bytes.saturating_sub(used);
             let claim = outbox::Claim { limit, payload_bytes, ..claim };
-            let claimed = outbox::claim(database, scope, &claim, &probe.low_watermarks).await?;
+            let claimed = match outbox::claim(self.databases.view(shard), scope, &claim, &probe.low_watermarks).await {
+                Err(error) => match error.bucket_moves() {
+                    // Rows of a bucket that is being moved were among the candidates.
+                    Some(database) if repetition.again(&StorageError::BucketMoves { database }.into()).await => {
+                        continue;
+                    }
+                    _ => return Err(error),
+                },
+                Ok(claimed) => claimed,
+            };
             let (deliverable, dead): (Vec<_>, Vec<_>) =
                 claimed.into_iter().partition(|row| row.undeliverable().is_none());
             rows.extend(deliverable);
@@ -156,15 +167,6 @@ impl Outbox {
     pub(super) fn shard_named(&self, field: &str, index: i64) -> Result<ShardIndex, Rejection> {
         let known = ShardIndex::try_from(index).ok().filter(|index| self.shards().contains(index));
         known.ok_or_else(|| Rejection::invalid(field, format!("there is no shard {index}")))
-    }
-
-    /// Groups items by the shard of their row.
-    pub(super) fn by_shard<T>(items: impl IntoIterator<Item = (OutboxId, T)>) -> BTreeMap<ShardIndex, Vec<T>> {
-        let mut groups: BTreeMap<ShardIndex, Vec<T>> = BTreeMap::new();
-        for (id, item) in items {
-            groups.entry(id.shard).or_default().push(item);
-        }
-        groups
     }
 }
 

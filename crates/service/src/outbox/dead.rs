@@ -40,7 +40,7 @@ impl Outbox {
     /// process.
     #[tracing::instrument(level = "debug", name = "outbox.report_dead", skip_all, fields(shard))]
     pub async fn report_dead(&self, shard: ShardIndex) -> Result<i64, ServiceError> {
-        let dead = outbox::counts(self.database(shard), &Scope::Unrestricted).await?.dead;
+        let dead = outbox::counts(self.databases.view(shard), &Scope::Unrestricted).await?.dead;
         #[expect(clippy::cast_precision_loss, reason = "a gauge for people")]
         metrics::gauge!("noetl_outbox_dead", "shard" => shard.to_string()).set(dead as f64);
         let known = std::mem::replace(&mut self.open_rows(shard).known_dead, dead);

@@ -36,7 +36,7 @@ impl Failures {
 }
 
 fn is_unavailability(error: &StorageError) -> bool {
-    error.unavailable().is_some()
+    error.unavailable().is_some() || error.bucket_moves().is_some()
 }
 
 #[cfg(test)]

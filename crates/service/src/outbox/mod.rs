@@ -8,6 +8,7 @@ mod bulk;
 mod claim;
 mod dead;
 mod failures;
+mod forward;
 mod purge;
 mod rate_limit;
 mod read;
@@ -24,10 +25,15 @@ use noetl_runtime::wake::WakeUps;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::LowWatermarks;
 use noetl_storage::pools::{Database, Databases};
+use noetl_storage::view::View;
 use rate_limit::RateLimit;
 use settle::PublishFlight;
 
 pub use purge::OutboxPurge;
+
+/// Maximum number of times that a request reads the rows of a list or of given ids, if the bucket map changes each
+/// time.
+const READS: usize = 3;
 
 /// Use cases of the outbox.
 #[derive(Debug, Clone)]
@@ -47,6 +53,8 @@ pub struct Outbox {
 #[derive(Debug)]
 struct OpenRows {
     low_watermarks: LowWatermarks,
+    /// Version of the bucket map with which the low watermarks were found. A switch makes rows below them visible.
+    map_version: u64,
     /// Limit of probes for claimable rows that read from the start.
     full_probes: RateLimit,
     /// Limit of counts of claimable rows that read from the start.
@@ -59,6 +67,7 @@ impl OpenRows {
     /// State of a replica that has read nothing.
     const UNKNOWN: Self = Self {
         low_watermarks: LowWatermarks::START,
+        map_version: 0,
         full_probes: RateLimit::UNUSED,
         full_counts: RateLimit::UNUSED,
         known_dead: 0,
@@ -87,12 +96,16 @@ impl Outbox {
     async fn read_open_rows<T, Rows: Future<Output = Result<T, StorageError>>>(
         &self,
         shard: ShardIndex,
+        map_version: u64,
         limit_of: fn(&mut OpenRows) -> &mut RateLimit,
         read: impl Fn(LowWatermarks) -> Rows,
     ) -> Result<T, StorageError> {
         let begun = Instant::now();
         let (low_watermarks, from_start) = {
             let mut open_rows = self.open_rows(shard);
+            if open_rows.map_version < map_version {
+                (open_rows.map_version, open_rows.low_watermarks) = (map_version, LowWatermarks::START);
+            }
             (open_rows.low_watermarks, limit_of(&mut open_rows).is_due(begun))
         };
         if !from_start {
@@ -104,6 +117,11 @@ impl Outbox {
             Err(error) if error.is_temporary() && low_watermarks != LowWatermarks::START => read(low_watermarks).await,
             result => result,
         }
+    }
+
+    /// Returns all shards, by index, without the rows that moved or are being moved.
+    fn views(&self) -> impl Iterator<Item = (ShardIndex, View<'_>)> {
+        (0..).zip(self.databases.views())
     }
 
     /// Returns the database of a shard. The index must be one of [`Self::shards`].
@@ -133,10 +151,10 @@ mod tests {
             let late = StorageError::Unavailable { database, reason: "it took too long".to_owned() };
             if from == LowWatermarks::START { Err(late) } else { Ok(from) }
         };
-        assert!(outbox.read_open_rows(0, |open_rows| &mut open_rows.full_probes, read).await.is_err());
+        assert!(outbox.read_open_rows(0, 0, |open_rows| &mut open_rows.full_probes, read).await.is_err());
         let low_watermarks = LowWatermarks { pending: 7, ..LowWatermarks::START };
         outbox.open_rows(0).low_watermarks = low_watermarks;
-        let found = outbox.read_open_rows(0, |open_rows| &mut open_rows.full_probes, read).await.unwrap();
+        let found = outbox.read_open_rows(0, 0, |open_rows| &mut open_rows.full_probes, read).await.unwrap();
         assert_eq!(found, low_watermarks);
     }
 }

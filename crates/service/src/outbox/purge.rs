@@ -1,5 +1,6 @@
 //! Deleting delivered rows that are older than their retention.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::Outbox;
 use noetl_domain::shard::ShardIndex;
-use noetl_storage::outbox;
+use noetl_storage::outbox::{self, Forward};
 use noetl_use_cases::error::ServiceError;
 
 /// Time for which delivered rows are kept if no retention is set, except in a table that NoETL's own server made.
@@ -50,7 +51,30 @@ impl Outbox {
         if rows > 0 {
             tracing::info!(shard, rows, "purged delivered outbox rows");
         }
+        if self.databases.map().has_moves() {
+            self.forget_forwards(shard).await?;
+        }
         Ok(OutboxPurge::Done { rows })
+    }
+
+    /// Forgets the new ids of rows that left the shard and were deleted on the shard to which they went.
+    async fn forget_forwards(&self, shard: ShardIndex) -> Result<(), ServiceError> {
+        let (database, mut after) = (self.database(shard), i64::MIN);
+        loop {
+            let page = outbox::forwards(database, after, BATCH).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = last.outbox_id;
+            let mut copies: BTreeMap<ShardIndex, BTreeMap<i64, Forward>> = BTreeMap::new();
+            for forward in page.iter().filter(|forward| self.shards().contains(&forward.copy.shard)) {
+                copies.entry(forward.copy.shard).or_default().insert(forward.copy.number, *forward);
+            }
+            for (to, forwards) in copies {
+                let ids: Vec<i64> = forwards.keys().copied().collect();
+                let absent = outbox::absent(self.database(to), &ids).await?;
+                let unused: Vec<Forward> = absent.iter().filter_map(|number| forwards.get(number).copied()).collect();
+                outbox::forget_forwards(database, &unused).await?;
+            }
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 
-use super::Outbox;
 use super::failures::Failures;
+use super::{Outbox, READS};
 use crate::fan_out;
 use noetl_domain::outbox::{OutboxId, OutboxPosition};
 use noetl_domain::page::{PageRequest, Total};
@@ -16,6 +16,7 @@ use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Backlog, Bounds, OutboxFilter, OutboxRow, StatusCounts, SubjectCounts};
+use noetl_storage::view::View;
 use noetl_use_cases::error::{Rejection, ServiceError};
 use noetl_use_cases::listing::Listing;
 use noetl_use_cases::outbox::{ListedRow, MAX_SUBJECTS, ReadOutbox, Stats};
@@ -24,7 +25,7 @@ use noetl_use_cases::outbox::{ListedRow, MAX_SUBJECTS, ReadOutbox, Stats};
 impl ReadOutbox for Outbox {
     #[tracing::instrument(level = "debug", name = "outbox.backlog", skip_all)]
     async fn backlog(&self, scope: &Scope) -> Result<Stats<Backlog>, ServiceError> {
-        let stats = self.read_shards(|shard| self.backlog_of(shard, scope)).await?;
+        let stats = self.read_shards(|shard, view| self.backlog_of(shard, view, scope)).await?;
         // The gauge counts the rows of all tenants.
         for (shard, backlog) in stats.shards.iter().filter(|_| *scope == Scope::Unrestricted) {
             show(*shard, backlog);
@@ -34,16 +35,16 @@ impl ReadOutbox for Outbox {
 
     #[tracing::instrument(level = "debug", name = "outbox.stats", skip_all)]
     async fn stats(&self, scope: &Scope) -> Result<Stats<(Backlog, StatusCounts)>, ServiceError> {
-        let both = |shard: ShardIndex| async move {
-            let counts = outbox::counts(self.database(shard), scope).await?;
-            Ok((self.backlog_of(shard, scope).await?, counts))
-        };
-        self.read_shards(both).await
+        self.read_shards(|shard, view| async move {
+            let counts = outbox::counts(view.clone(), scope).await?;
+            Ok((self.backlog_of(shard, view, scope).await?, counts))
+        })
+        .await
     }
 
     #[tracing::instrument(level = "debug", name = "outbox.subjects", skip_all)]
     async fn subjects(&self, scope: &Scope) -> Result<Stats<Vec<SubjectCounts>>, ServiceError> {
-        self.read_shards(|shard| outbox::subjects(self.database(shard), scope, MAX_SUBJECTS)).await
+        self.read_shards(|_, view| outbox::subjects(view, scope, MAX_SUBJECTS)).await
     }
 
     #[tracing::instrument(level = "debug", name = "outbox.list", skip_all)]
@@ -54,9 +55,70 @@ impl ReadOutbox for Outbox {
         request: &PageRequest<OutboxPosition>,
         scope: &Scope,
     ) -> Result<Listing<ListedRow>, ServiceError> {
-        let pages = self.shards().map(async |shard| {
-            outbox::list(self.database(shard), scope, filter, payloads, bounds(shard, request)).await
-        });
+        for _ in 1..READS {
+            let version = self.databases.map().version();
+            let listing = self.list_once(filter, payloads, request, scope).await?;
+            if !self.databases.is_outdated(version).await {
+                return Ok(listing);
+            }
+        }
+        self.list_once(filter, payloads, request, scope).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "outbox.by_ids", skip_all, fields(count = ids.len()))]
+    async fn by_ids(
+        &self,
+        ids: &[OutboxId],
+        payloads: bool,
+        scope: &Scope,
+    ) -> HashMap<OutboxId, Result<ListedRow, ServiceError>> {
+        for _ in 1..READS {
+            let version = self.databases.map().version();
+            let found = self.by_ids_once(ids, payloads, scope).await;
+            if found.len() == ids.len() || !self.databases.is_outdated(version).await {
+                return found;
+            }
+        }
+        self.by_ids_once(ids, payloads, scope).await
+    }
+
+    async fn unknown_ids(&self, field: &str, ids: &[OutboxId], scope: &Scope) -> Result<Vec<Rejection>, Rejection> {
+        for (index, id) in ids.iter().enumerate() {
+            self.shard_named(&format!("{field}.{index}"), id.shard.into())?;
+        }
+        let found = self.by_ids(ids, false, scope).await;
+        let unknown = ids.iter().enumerate().filter(|(_, id)| !found.contains_key(id));
+        let rejection = |(index, id): (usize, &OutboxId)| {
+            Rejection::not_found(&format!("{field}.{index}"), format!("there is no outbox entry {id}"))
+        };
+        Ok(unknown.map(rejection).collect())
+    }
+
+    #[tracing::instrument(level = "debug", name = "outbox.total", skip_all)]
+    async fn total(&self, filter: &OutboxFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+        for _ in 1..READS {
+            let version = self.databases.map().version();
+            let total = self.total_once(filter, limit, scope).await?;
+            if !self.databases.is_outdated(version).await {
+                return Ok(total);
+            }
+        }
+        self.total_once(filter, limit, scope).await
+    }
+}
+
+impl Outbox {
+    async fn list_once(
+        &self,
+        filter: &OutboxFilter,
+        payloads: bool,
+        request: &PageRequest<OutboxPosition>,
+        scope: &Scope,
+    ) -> Result<Listing<ListedRow>, ServiceError> {
+        let filter = &self.with_current_ids(filter).await;
+        let pages = self
+            .views()
+            .map(async |(shard, view)| outbox::list(view, scope, filter, payloads, bounds(shard, request)).await);
         let (mut rows, mut failures, mut answered) = (Vec::new(), Failures::default(), false);
         for (shard, page) in self.shards().zip(join_all(pages).await) {
             match page {
@@ -76,78 +138,74 @@ impl ReadOutbox for Outbox {
         Ok(Listing { page: request.cut(rows), unavailable: failures.shards(answered)? })
     }
 
-    #[tracing::instrument(level = "debug", name = "outbox.by_ids", skip_all, fields(count = ids.len()))]
-    async fn by_ids(
+    async fn by_ids_once(
         &self,
         ids: &[OutboxId],
         payloads: bool,
         scope: &Scope,
     ) -> HashMap<OutboxId, Result<ListedRow, ServiceError>> {
+        let current = self.current_ids(ids.iter().copied()).await;
+        let of: Vec<OutboxId> = ids.iter().map(|id| current.of(*id)).collect();
         let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
         let request = PageRequest { limit, backwards: false, after: None, before: None };
-        let filter = OutboxFilter { ids: Some(ids.to_vec()), ..OutboxFilter::default() };
-        let shards = self.shards().filter(|shard| ids.iter().any(|id| id.shard == *shard));
-        let reads = shards.map(async |shard| {
-            (shard, outbox::list(self.database(shard), scope, &filter, payloads, bounds(shard, &request)).await)
+        let filter = OutboxFilter { ids: Some(of.clone()), ..OutboxFilter::default() };
+        let views = self.views().filter(|(shard, _)| of.iter().any(|id| id.shard == *shard));
+        let reads = views.map(async |(shard, view)| {
+            (shard, outbox::list(view, scope, &filter, payloads, bounds(shard, &request)).await)
         });
-        let mut found = HashMap::new();
+        let (mut found, mut unread, failed) = (HashMap::new(), HashMap::new(), current.failed);
         for (shard, rows) in join_all(reads).await {
             match rows {
-                Ok(rows) => found.extend(rows.into_iter().map(|row| {
-                    let id = OutboxId { shard, number: row.outbox_id };
-                    (id, Ok(ListedRow { id, row }))
-                })),
-                Err(error) => {
-                    let error = ServiceError::from(error);
-                    let failed = ids.iter().filter(|id| id.shard == shard);
-                    found.extend(failed.map(|id| (*id, Err(error.clone()))));
-                }
+                Ok(rows) => found.extend(rows.into_iter().map(|row| (OutboxId { shard, number: row.outbox_id }, row))),
+                Err(error) => drop(unread.insert(shard, ServiceError::from(error))),
             }
         }
-        found
-    }
-
-    async fn unknown_ids(&self, field: &str, ids: &[OutboxId], scope: &Scope) -> Result<Vec<Rejection>, Rejection> {
-        for (index, id) in ids.iter().enumerate() {
-            self.shard_named(&format!("{field}.{index}"), id.shard.into())?;
-        }
-        let found = self.by_ids(ids, false, scope).await;
-        let unknown = ids.iter().enumerate().filter(|(_, id)| !found.contains_key(id));
-        let rejection = |(index, id): (usize, &OutboxId)| {
-            Rejection::not_found(&format!("{field}.{index}"), format!("there is no outbox entry {id}"))
+        let row = |(given, id): (&OutboxId, OutboxId)| {
+            let error = failed.get(&given.shard).or_else(|| unread.get(&id.shard));
+            let row: Result<ListedRow, ServiceError> = match (error, found.get(&id)) {
+                (Some(error), _) => Err(error.clone()),
+                (None, row) => Ok(ListedRow { id: *given, row: row?.clone() }),
+            };
+            Some((*given, row))
         };
-        Ok(unknown.map(rejection).collect())
+        ids.iter().zip(of).filter_map(row).collect()
     }
 
-    #[tracing::instrument(level = "debug", name = "outbox.total", skip_all)]
-    async fn total(&self, filter: &OutboxFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+    async fn total_once(&self, filter: &OutboxFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+        let filter = &self.with_current_ids(filter).await;
         fan_out::total(&self.databases, limit, |shard, limit| outbox::count(shard, scope, filter, limit)).await
     }
-}
 
-impl Outbox {
     /// Counts a shard's claimable rows of all tenants for the alerts, and returns their number.
     #[tracing::instrument(level = "debug", name = "outbox.report_backlog", skip_all, fields(shard))]
     pub async fn report_backlog(&self, shard: ShardIndex) -> Result<i64, ServiceError> {
-        let backlog = self.backlog_of(shard, &Scope::Unrestricted).await?;
+        let backlog = self.backlog_of(shard, self.databases.view(shard), &Scope::Unrestricted).await?;
         show(shard, &backlog);
         Ok(backlog.pending)
     }
 
     /// Counts the claimable rows of a shard in the scope. As for claims, the count reads from the start while that is
     /// cheap, else mostly from the low watermarks.
-    async fn backlog_of(&self, shard: ShardIndex, scope: &Scope) -> Result<Backlog, StorageError> {
-        let database = self.database(shard);
-        let count = |from| async move { outbox::backlog(database, scope, &from).await };
-        self.read_open_rows(shard, |open_rows| &mut open_rows.full_counts, count).await
+    async fn backlog_of(&self, shard: ShardIndex, view: View<'_>, scope: &Scope) -> Result<Backlog, StorageError> {
+        let view = &view;
+        let count = |from| async move { outbox::backlog(view.clone(), scope, &from).await };
+        self.read_open_rows(shard, view.map_version(), |open_rows| &mut open_rows.full_counts, count).await
+    }
+
+    /// Returns a filter whose ids are those that the rows have now. Rows that can't be found have no place in a list.
+    pub(super) async fn with_current_ids(&self, filter: &OutboxFilter) -> OutboxFilter {
+        let Some(ids) = &filter.ids else { return filter.clone() };
+        let current = self.current_ids(ids.iter().copied()).await;
+        let of = ids.iter().filter(|id| !current.failed.contains_key(&id.shard)).map(|id| current.of(*id));
+        OutboxFilter { ids: Some(of.collect()), ..filter.clone() }
     }
 
     /// Reads every shard. Fails only if no shard could be read.
-    async fn read_shards<T, Values: Future<Output = Result<T, StorageError>>>(
-        &self,
-        query: impl Fn(ShardIndex) -> Values,
+    async fn read_shards<'a, T, Values: Future<Output = Result<T, StorageError>>>(
+        &'a self,
+        query: impl Fn(ShardIndex, View<'a>) -> Values,
     ) -> Result<Stats<T>, ServiceError> {
-        let results = join_all(self.shards().map(query)).await;
+        let results = join_all(self.views().map(|(shard, view)| query(shard, view))).await;
         let (mut shards, mut failures) = (Vec::new(), Failures::default());
         for (shard, result) in self.shards().zip(results) {
             match result {

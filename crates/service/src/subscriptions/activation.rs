@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use super::change_log::log_change;
 use crate::ids::Ids;
+use crate::moves::repeated;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, State};
 use noetl_domain::subscription_log::SubscriptionLog;
@@ -96,7 +97,8 @@ impl Activator {
                     lock.adopt(foreign.id).await?;
                     continue;
                 }
-                let made = self.fulfil(entry, &lock.row, after, wanted.reason()).await?;
+                let fulfil = || self.fulfil(entry, &lock.row, after, wanted.reason());
+                let made = repeated(&self.databases, fulfil).await?;
                 crash_point::reach("register.created");
                 lock.settle().await?;
                 match made {
@@ -143,7 +145,7 @@ impl Activator {
         if let Some(foreign) = self.foreign(&entry.path, lock.row.subscription_id).await? {
             return Ok(lock.adopt(foreign.id).await?);
         }
-        self.fulfil(entry, &lock.row, after, None).await?;
+        repeated(&self.databases, || self.fulfil(entry, &lock.row, after, None)).await?;
         Ok(lock.settle().await?)
     }
 

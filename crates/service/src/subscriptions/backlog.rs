@@ -13,8 +13,8 @@ use noetl_domain::tenant::Scope;
 use noetl_runtime::causes::WithCauses;
 use noetl_storage::error::StorageError;
 use noetl_storage::executions::{self, OpenChildren};
-use noetl_storage::pools::Database;
 use noetl_storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
+use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
 
 /// Maximum number of active subscriptions of one shard.
@@ -52,7 +52,7 @@ impl Subscriptions {
     /// read.
     #[tracing::instrument(level = "debug", name = "subscriptions.backlog", skip_all)]
     pub async fn backlog(&self) -> Result<ActiveSubscriptions, ServiceError> {
-        let read = join_all(self.databases.shards().iter().map(|shard| backlog_of(shard))).await;
+        let read = join_all(self.databases.views().into_iter().map(backlog_of)).await;
         let (mut active, mut open) = (Vec::new(), BTreeMap::<i64, i64>::new());
         let (mut unavailable, mut failure) = (BTreeSet::new(), None);
         for (index, backlog) in (0..).zip(read) {
@@ -85,10 +85,10 @@ impl Subscriptions {
     }
 }
 
-async fn backlog_of(shard: &Database) -> Result<ShardBacklog, StorageError> {
+async fn backlog_of(shard: View<'_>) -> Result<ShardBacklog, StorageError> {
     let filter = SubscriptionFilter { states: Some(vec![State::Active]), ..SubscriptionFilter::default() };
     let (newest, all) = (PositionRange::newest(MAX_ACTIVE), Scope::Unrestricted);
     let (active, open) =
-        join(subscriptions::list(shard, &all, &filter, newest), executions::open_by_parent(shard)).await;
+        join(subscriptions::list(shard.clone(), &all, &filter, newest), executions::open_by_parent(shard)).await;
     Ok(ShardBacklog { active: active?, open: open? })
 }

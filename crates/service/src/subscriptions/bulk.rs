@@ -77,8 +77,10 @@ impl Subscriptions {
 
     /// Returns the result of a selected id that was not found.
     fn missing(&self, index: usize, id: Id, unavailable: &[ShardIndex]) -> BulkItem {
-        let (shard, field) = (self.databases.index_of(id), format!("select.ids.{index}"));
-        let rejection = if unavailable.contains(&shard) {
+        let (map, field) = (self.databases.map(), format!("select.ids.{index}"));
+        // The map that was used may be an earlier one.
+        let read_on = map.shards_of(id).find(|shard| unavailable.contains(shard));
+        let rejection = if let Some(shard) = read_on {
             let message = format!("shard {shard} can't be reached; the subscription was not changed");
             Rejection::new(RejectionCode::ShardUnavailable, &field, message)
         } else {

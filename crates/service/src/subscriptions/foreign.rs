@@ -15,7 +15,7 @@ impl Activator {
     /// ended ones, the one with the latest lifecycle event. Fails if a shard can't be read, because the shard may have
     /// a live one.
     async fn in_logs(&self, path: &str, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError> {
-        let found = self.databases.shards().iter().map(|shard| subscriptions::of_path(shard, scope, path));
+        let found = self.databases.views().into_iter().map(|shard| subscriptions::of_path(shard, scope, path));
         let found = try_join_all(found).await?.into_iter().flatten();
         Ok(found.max_by_key(|row| (row.state.is_live(), row.updated_at, row.last_event_id)))
     }

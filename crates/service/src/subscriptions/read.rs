@@ -1,7 +1,5 @@
 //! Reading source subscriptions.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 
 use super::Subscriptions;
@@ -10,10 +8,9 @@ use crate::shards::rows_by_ids;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{PageRequest, Total};
-use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
-use noetl_use_cases::error::ServiceError;
+use noetl_use_cases::error::{ReadFailures, ServiceError};
 use noetl_use_cases::listing::Listing;
 use noetl_use_cases::subscriptions::ReadSubscriptions;
 
@@ -29,7 +26,7 @@ impl ReadSubscriptions for Subscriptions {
         level = "debug", name = "subscriptions.by_ids", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (Vec<SubscriptionRow>, BTreeMap<ShardIndex, ServiceError>) {
+    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (Vec<SubscriptionRow>, ReadFailures) {
         let query = |shard, ids: Vec<i64>| async move { subscriptions::by_ids(shard, scope, &ids).await };
         rows_by_ids(&self.databases, ids.iter().copied(), query).await
     }

@@ -42,7 +42,7 @@ impl Subscriptions {
     #[tracing::instrument(level = "debug", name = "subscriptions.keep_latest", skip_all, fields(path))]
     pub async fn keep_latest(&self, path: &str) -> Result<(), ServiceError> {
         let paths = [path.to_owned()];
-        let live = self.databases.shards().iter().map(|shard| check::subscriptions::live_of_paths(shard, &paths));
+        let live = self.databases.views().into_iter().map(|shard| check::subscriptions::live_of_paths(shard, &paths));
         let mut live: Vec<_> = try_join_all(live).await?.into_iter().flatten().collect();
         live.sort_unstable_by_key(|one| (one.updated_at, one.last_event_id));
         live.pop();

@@ -6,6 +6,7 @@ use super::Subscriptions;
 use super::activation::Outcome;
 use super::activation::{LiveTarget, check_expected, unknown};
 use super::change_log::log_change;
+use crate::moves::Repetition;
 use noetl_domain::lifecycle::{Action, InvalidTransition, State};
 use noetl_domain::tenant::Caller;
 use noetl_runtime::clock;
@@ -24,6 +25,7 @@ impl TransitionOne for Subscriptions {
     async fn transition(&self, request: &Transition) -> Result<SubscriptionRow, ServiceError> {
         check_reason(request.reason.as_deref())?;
         let Caller { actor, scope } = &request.caller;
+        let mut repetition = Repetition::new(&self.databases);
         loop {
             let mut log = LockedLog::lock(self.databases.shard_of(request.id), request.id).await?;
             let current = log.subscription(scope).await?.ok_or_else(|| unknown(request.id))?;
@@ -33,7 +35,10 @@ impl TransitionOne for Subscriptions {
             check_expected(&current, request.expected_last_event_id)?;
             let next = state_after(&current, request.action)?;
             if current.state.is_live() || !next.is_live() {
-                return self.append(log, &current, request, next).await;
+                match self.append(log, &current, request, next).await {
+                    Err(error) if repetition.again(&error).await => continue,
+                    outcome => return outcome,
+                }
             }
             drop(log);
             let entry = self.entry(&current.path).await?;

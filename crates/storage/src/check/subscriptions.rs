@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use super::Pages;
 use crate::error::StorageError;
 use crate::pools::Database;
+use crate::view::View;
 
 /// Registration of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,13 +105,15 @@ pub async fn live_by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<LiveSubscr
     level = "debug", name = "sql.check.live_of_paths", skip_all,
     fields(database = %shard.name(), count = paths.len())
 )]
-pub async fn live_of_paths(shard: &Database, paths: &[String]) -> Result<Vec<LiveSubscription>, StorageError> {
+pub async fn live_of_paths(shard: View<'_>, paths: &[String]) -> Result<Vec<LiveSubscription>, StorageError> {
     let live = sqlx::query_as!(
         LiveSubscription,
         r#"SELECT id AS "id!", path AS "path!", updated_at AS "updated_at!", last_event_id AS "last_event_id!"
            FROM noetl.source_subscription
-           WHERE path = ANY($1) AND state IS DISTINCT FROM 'DEACTIVATED'"#,
+           WHERE path = ANY($1) AND state IS DISTINCT FROM 'DEACTIVATED'
+             AND CASE WHEN $2::bytea IS NULL THEN true ELSE get_bit($2, noetl.bucket_of(id)) = 1 END"#,
         paths,
+        shard.held(),
     );
     shard.run(live.fetch_all(shard.planned_for(paths.len()))).await
 }

@@ -26,7 +26,7 @@ use super::{DEFAULT_LEASE_SECONDS, LowWatermarks};
 use crate::budget::uncharged;
 use crate::connections::Transaction;
 use crate::error::StorageError;
-use crate::pools::Database;
+use crate::view::View;
 use noetl_domain::tenant::Scope;
 use plain_json::Received;
 
@@ -57,12 +57,28 @@ struct LockedCandidates {
     loose: Vec<i64>,
 }
 
+impl LockedCandidates {
+    /// Returns the candidates of rows, which are given by their ids and executions.
+    fn of(rows: impl Iterator<Item = (i64, Option<i64>)>) -> Self {
+        let mut held = Self { executions: Vec::new(), loose: Vec::new() };
+        for (outbox_id, execution_id) in rows {
+            match execution_id {
+                Some(execution) => held.executions.push(execution),
+                None => held.loose.push(outbox_id),
+            }
+        }
+        held.executions.sort_unstable();
+        held.executions.dedup();
+        held
+    }
+}
+
 /// Claims rows in the scope, searching from the low watermarks, and returns them in outbox order.
 ///
 /// If the payloads have more bytes than the claim allows, the claim is rolled back and repeated for the rows that fit.
 #[tracing::instrument(level = "debug", name = "sql.outbox.claim", skip_all, fields(database = %shard.name()))]
 pub async fn claim(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     claim: &Claim<'_>,
     from: &LowWatermarks,
@@ -71,7 +87,7 @@ pub async fn claim(
         let mut claim = *claim;
         while claim.limit > 0 {
             let mut tx = shard.planned_for(usize::try_from(claim.limit).unwrap_or_default()).begin().await?;
-            let held = hold(&mut tx, scope, &claim, from).await?;
+            let held = hold(&mut tx, &shard, scope, &claim, from).await?;
             if held.executions.is_empty() && held.loose.is_empty() {
                 break;
             }
@@ -101,7 +117,7 @@ enum Taken {
     },
 }
 
-/// Finds claimable rows of executions that are not in flight, and takes the locks of these executions until they have
+/// Finds claimable rows of the shard's executions that are not in flight, and takes the locks of these executions until they have
 /// enough rows.
 ///
 /// Rows are checked one by one. `CASE` takes a lock only after the checks before it; a scalar subquery, unlike
@@ -109,6 +125,7 @@ enum Taken {
 /// candidate; it represents the later ones.
 async fn hold(
     tx: &mut Transaction,
+    shard: &View<'_>,
     scope: &Scope,
     claim: &Claim<'_>,
     from: &LowWatermarks,
@@ -119,31 +136,37 @@ async fn hold(
                (SELECT outbox_id, execution_id, false AS fresh FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND CASE WHEN $9::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($9, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY lease_until LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND CASE WHEN $9::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($9, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY available_at LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $6)
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND CASE WHEN $9::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($9, noetl.bucket_of(execution_id)) = 1 END
                 LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, true FROM noetl.outbox
                 WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND CASE WHEN $9::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($9, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY outbox_id)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND CASE WHEN $9::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($9, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY lease_until OFFSET $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND CASE WHEN $9::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($9, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY available_at OFFSET $5)
            ) AS candidate
            WHERE CASE
@@ -196,17 +219,10 @@ async fn hold(
         f64::from(DEFAULT_LEASE_SECONDS),
         scope.tenant(),
         claim.subjects,
+        shard.held(),
     );
-    let mut held = LockedCandidates { executions: Vec::new(), loose: Vec::new() };
-    for row in found.fetch_all(&mut **tx).await? {
-        match row.execution_id {
-            Some(execution) => held.executions.push(execution),
-            None => held.loose.push(row.outbox_id),
-        }
-    }
-    held.executions.sort_unstable();
-    held.executions.dedup();
-    Ok(held)
+    let rows = found.fetch_all(&mut **tx).await?;
+    Ok(LockedCandidates::of(rows.into_iter().map(|row| (row.outbox_id, row.execution_id))))
 }
 
 /// Marks the prefixes of the locked executions, and the rows without an execution, as in flight.

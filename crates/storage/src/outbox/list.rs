@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 
 use crate::error::StorageError;
 use crate::pools::Database;
+use crate::view::View;
 use noetl_domain::ids::Id;
 use noetl_domain::outbox::{OutboxId, OutboxStatus};
 use noetl_domain::tenant::Scope;
@@ -166,7 +167,7 @@ macro_rules! along_index {
 /// is set. One page is read per status.
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
-    shard: &Database,
+    shard: View<'_>,
     scope: &Scope,
     filter: &OutboxFilter,
     payloads: bool,
@@ -176,7 +177,7 @@ pub async fn list(
         return Ok(Vec::new());
     }
     let OutboxFilter { statuses, execution_id, min_attempts, ids: _, tenant_id, organization_id } = filter;
-    let numbers = filter.numbers(shard);
+    let numbers = filter.numbers(&shard);
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! listed {
@@ -205,7 +206,9 @@ pub async fn list(
                          AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
                          AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
                          AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
-                         AND ($8::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8) "#
+                         AND ($8::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8)
+                         AND CASE WHEN $14::bytea IS NULL OR status = 'PUBLISHED' OR execution_id IS NULL THEN true
+                                  ELSE get_bit($14, noetl.bucket_of(execution_id)) = 1 END "#
                     + $source
                     + " ORDER BY "
                     + $order
@@ -225,6 +228,7 @@ pub async fn list(
                 page.below.0,
                 page.below.1,
                 payloads,
+                shard.held(),
             )
             .fetch_all(shard.planned_once())
         };
@@ -254,12 +258,12 @@ fn is_by_tenant(scope: &Scope, filter: &OutboxFilter) -> bool {
 
 /// Counts rows in the scope, up to `limit`.
 #[tracing::instrument(level = "debug", name = "sql.outbox.count", skip_all, fields(database = %shard.name()))]
-pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit: i64) -> Result<i64, StorageError> {
+pub async fn count(shard: View<'_>, scope: &Scope, filter: &OutboxFilter, limit: i64) -> Result<i64, StorageError> {
     if filter.is_outside(scope) {
         return Ok(0);
     }
     let OutboxFilter { statuses, execution_id, min_attempts, ids: _, tenant_id, organization_id } = filter;
-    let numbers = filter.numbers(shard);
+    let numbers = filter.numbers(&shard);
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! counted {
@@ -281,7 +285,9 @@ pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit
                                      AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
                                      AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
                                      AND ($8::text IS NULL
-                                          OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8) "#
+                                          OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8)
+                                     AND CASE WHEN $9::bytea IS NULL OR status = 'PUBLISHED' OR execution_id IS NULL THEN true
+                                  ELSE get_bit($9, noetl.bucket_of(execution_id)) = 1 END "#
                             + $source
                             + " LIMIT $5) AS of_group LIMIT $5
                            ) AS counted",
@@ -293,6 +299,7 @@ pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit
                         scope.tenant(),
                         tenant_id.as_deref(),
                         organization_id.as_deref(),
+                        shard.held(),
                     )
                     .fetch_one(shard.planned_once()),
                 )

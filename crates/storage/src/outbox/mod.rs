@@ -15,9 +15,13 @@
 //! row becomes claimable, and each by execution. While a long transaction is open, the index entries of settled rows
 //! can't be cleaned up, and a reader scans all of them. [`LowWatermarks`] are low watermarks below which no open row was seen.
 //! Claims read from there, so their cost does not grow with the number of rows settled before.
+//!
+//! Open rows move with the bucket of their execution, and are visible only on the shard that has the bucket. Published
+//! rows stay on the shard that delivered them, and are visible there.
 
 mod bulk;
 mod claim;
+mod forward;
 mod list;
 mod message;
 mod purge;
@@ -29,6 +33,7 @@ use chrono::{DateTime, Utc};
 
 pub use bulk::{discard, discardable, retry, retryable};
 pub use claim::{Claim, claim};
+pub use forward::{Forward, Forwarded, absent, forget_forwards, forwarded, forwards};
 pub use list::{Bounds, OutboxFilter, OutboxRow, count, list};
 pub use message::{Claimed, MAX_PAYLOAD_BYTES, Message};
 pub use purge::{Purged, is_adopted, purge};

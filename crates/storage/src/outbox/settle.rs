@@ -7,6 +7,8 @@
 //! The lease of a row and its claimant are removed when the row becomes claimable again. NoETL's own server sets no lease when it claims
 //! a row, so a lease of an earlier claim would be taken for the lease of that server.
 
+use std::collections::BTreeSet;
+
 use crate::error::StorageError;
 use crate::lock_wait::LockWait;
 use crate::pools::Database;
@@ -187,15 +189,16 @@ pub async fn mark_dead(shard: &Database, failures: &[Failure]) -> Result<Vec<i64
     shard.run(changed.fetch_all(shard.pool())).await
 }
 
-/// Releases rows whose delivery was not tried: undoes the claim and makes them claimable at once.
+/// Releases rows whose delivery was not tried: undoes the claim and makes them claimable at once. Returns those that were in
+/// flight under these tokens.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.release", skip_all,
     fields(database = %shard.name(), count = refs.len())
 )]
-pub async fn release(shard: &Database, refs: &[Ref]) -> Result<(), StorageError> {
+pub async fn release(shard: &Database, refs: &[Ref]) -> Result<Vec<Ref>, StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
-    let update = sqlx::query!(
-        "WITH held AS MATERIALIZED (
+    let update = sqlx::query_scalar!(
+        r#"WITH held AS MATERIALIZED (
              SELECT row.outbox_id
              FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS ref (outbox_id, token) ORDER BY outbox_id) AS ref
              CROSS JOIN LATERAL (
@@ -207,10 +210,12 @@ pub async fn release(shard: &Database, refs: &[Ref]) -> Result<(), StorageError>
          SET status = CASE WHEN attempts > 1 THEN 'FAILED' ELSE 'PENDING' END, attempts = greatest(attempts - 1, 0),
              available_at = now(), updated_at = now(),
                lease_until = NULL, lease_token = NULL, claimant = NULL
-         WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))",
+         WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))
+         RETURNING outbox_id AS "outbox_id!""#,
         &ids,
         &tokens,
     );
-    shard.run(update.execute(shard.pool())).await?;
-    Ok(())
+    let released = shard.run(update.fetch_all(shard.pool())).await?;
+    let released: BTreeSet<i64> = released.into_iter().collect();
+    Ok(refs.iter().filter(|row| released.contains(&row.outbox_id)).copied().collect())
 }

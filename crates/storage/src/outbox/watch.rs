@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::{DEFAULT_LEASE_SECONDS, LowWatermarks};
 use crate::error::StorageError;
-use crate::pools::Database;
+use crate::view::View;
 use noetl_domain::tenant::Scope;
 
 /// Result of a probe for open rows.
@@ -42,26 +42,31 @@ pub struct StatusCounts {
 /// Probes for the first open rows from `from` on. Ids and times are assigned before a row commits, so rows may still
 /// appear below the returned watermarks.
 #[tracing::instrument(level = "debug", name = "sql.outbox.probe", skip_all, fields(database = %shard.name()))]
-pub async fn probe(shard: &Database, from: &LowWatermarks) -> Result<Probe, StorageError> {
+pub async fn probe(shard: View<'_>, from: &LowWatermarks) -> Result<Probe, StorageError> {
     let row = sqlx::query!(
         r#"SELECT pending, failed, lease, others AS "others!", last, now() - interval '1 second' AS "settled!"
            FROM (SELECT
                (SELECT outbox_id FROM noetl.outbox WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1
+                  AND CASE WHEN $5::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($5, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY outbox_id LIMIT 1) AS pending,
                (SELECT available_at FROM noetl.outbox
                 WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
+                  AND CASE WHEN $5::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($5, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY available_at LIMIT 1) AS failed,
                (SELECT lease_until FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
+                  AND CASE WHEN $5::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($5, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY lease_until LIMIT 1) AS lease,
                EXISTS (SELECT 1 FROM noetl.outbox
                        WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL
-                         AND locked_at <= now() - make_interval(secs => $4)) AS others,
+                         AND locked_at <= now() - make_interval(secs => $4)
+                         AND CASE WHEN $5::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($5, noetl.bucket_of(execution_id)) = 1 END) AS others,
                (SELECT max(outbox_id) FROM noetl.outbox) AS last) AS first"#,
         from.pending,
         from.failed,
         from.lease,
         f64::from(DEFAULT_LEASE_SECONDS),
+        shard.held(),
     );
     let row = shard.run(row.fetch_one(shard.planned_once())).await?;
     let first = |found: Option<DateTime<Utc>>| found.unwrap_or(row.settled);
@@ -78,7 +83,7 @@ pub async fn probe(shard: &Database, from: &LowWatermarks) -> Result<Probe, Stor
 /// Counts the claimable rows in the scope from the low watermarks on: first the PENDING rows, in the order of their
 /// ids.
 #[tracing::instrument(level = "debug", name = "sql.outbox.backlog", skip_all, fields(database = %shard.name()))]
-pub async fn backlog(shard: &Database, scope: &Scope, from: &LowWatermarks) -> Result<Backlog, StorageError> {
+pub async fn backlog(shard: View<'_>, scope: &Scope, from: &LowWatermarks) -> Result<Backlog, StorageError> {
     let row = sqlx::query_as!(
         Backlog,
         r#"SELECT count(*) AS "pending!", extract(epoch FROM now() - min(created_at))::float8 AS oldest_seconds
@@ -86,19 +91,23 @@ pub async fn backlog(shard: &Database, scope: &Scope, from: &LowWatermarks) -> R
                (SELECT created_at FROM noetl.outbox
                 WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
                   AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
+                 AND CASE WHEN $7::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY outbox_id)
                UNION ALL
                SELECT created_at FROM noetl.outbox
                WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
                  AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
+                 AND CASE WHEN $7::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
                UNION ALL
                SELECT created_at FROM noetl.outbox
                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
                  AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
+                 AND CASE WHEN $7::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
                UNION ALL
                SELECT created_at FROM noetl.outbox
                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $4)
                  AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
+                 AND CASE WHEN $7::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
                LIMIT $5
            ) AS claimable"#,
         from.pending,
@@ -107,6 +116,7 @@ pub async fn backlog(shard: &Database, scope: &Scope, from: &LowWatermarks) -> R
         f64::from(DEFAULT_LEASE_SECONDS),
         MAX_COUNT,
         scope.tenant(),
+        shard.held(),
     );
     shard.run(row.fetch_one(shard.planned_once())).await
 }
@@ -130,7 +140,7 @@ pub struct SubjectCounts {
 
 /// Counts the rows in the scope that are not published, by subject. Returns the `limit` subjects with most rows.
 #[tracing::instrument(level = "debug", name = "sql.outbox.subjects", skip_all, fields(database = %shard.name()))]
-pub async fn subjects(shard: &Database, scope: &Scope, limit: i64) -> Result<Vec<SubjectCounts>, StorageError> {
+pub async fn subjects(shard: View<'_>, scope: &Scope, limit: i64) -> Result<Vec<SubjectCounts>, StorageError> {
     let rows = sqlx::query_as!(
         SubjectCounts,
         r#"SELECT regexp_replace(subject, '(?<=^|\.)[0-9]+(?=\.|$)', '*', 'g') AS subject,
@@ -143,11 +153,13 @@ pub async fn subjects(shard: &Database, scope: &Scope, limit: i64) -> Result<Vec
                (SELECT subject, status, available_at, created_at, available_at <= now() AS is_claimable FROM noetl.outbox
                 WHERE status = 'PENDING' AND attempts >= 0
                   AND ($1::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $1)
+                  AND CASE WHEN $5::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($5, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY outbox_id LIMIT $2)
                UNION ALL
                (SELECT subject, status, available_at, created_at, available_at <= now() FROM noetl.outbox
                 WHERE status = 'FAILED' AND attempts >= 0
                   AND ($1::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $1)
+                  AND CASE WHEN $5::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($5, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY available_at LIMIT $2)
                UNION ALL
                (SELECT subject, status, available_at, created_at,
@@ -156,35 +168,41 @@ pub async fn subjects(shard: &Database, scope: &Scope, limit: i64) -> Result<Vec
                 FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0
                   AND ($1::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $1)
+                  AND CASE WHEN $5::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($5, noetl.bucket_of(execution_id)) = 1 END
                 LIMIT $2)
            ) AS row GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT $4"#,
         scope.tenant(),
         MAX_COUNT,
         f64::from(DEFAULT_LEASE_SECONDS),
         limit,
+        shard.held(),
     );
     shard.run(rows.fetch_all(shard.planned_once())).await
 }
 
 /// Counts the rows in the scope that are in flight, the FAILED rows and the DEAD rows.
 #[tracing::instrument(level = "debug", name = "sql.outbox.counts", skip_all, fields(database = %shard.name()))]
-pub async fn counts(shard: &Database, scope: &Scope) -> Result<StatusCounts, StorageError> {
+pub async fn counts(shard: View<'_>, scope: &Scope) -> Result<StatusCounts, StorageError> {
     let row = sqlx::query_as!(
         StatusCounts,
         r#"SELECT (SELECT count(*) FROM (SELECT FROM noetl.outbox
                                          WHERE status = 'IN_FLIGHT' AND attempts >= 0
                                            AND ($2::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $2)
+                                           AND CASE WHEN $3::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($3, noetl.bucket_of(execution_id)) = 1 END
                                          LIMIT $1) AS row) AS "in_flight!",
                   (SELECT count(*) FROM (SELECT FROM noetl.outbox
                                          WHERE status = 'FAILED' AND attempts >= 0 AND available_at < 'infinity'
                                            AND ($2::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $2)
+                                           AND CASE WHEN $3::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($3, noetl.bucket_of(execution_id)) = 1 END
                                          LIMIT $1) AS row) AS "failed!",
                   (SELECT count(*) FROM (SELECT FROM noetl.outbox
                                          WHERE status = 'FAILED' AND attempts >= 0 AND available_at = 'infinity'
                                            AND ($2::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $2)
+                                           AND CASE WHEN $3::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($3, noetl.bucket_of(execution_id)) = 1 END
                                          LIMIT $1) AS row) AS "dead!""#,
         MAX_COUNT,
         scope.tenant(),
+        shard.held(),
     );
     shard.run(row.fetch_one(shard.planned_once())).await
 }

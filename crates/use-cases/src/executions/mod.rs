@@ -7,13 +7,13 @@ mod rerun;
 mod start;
 mod stats;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::error::{Rejection, ServiceError};
+use crate::error::{ReadFailures, Rejection, ServiceError};
 use crate::listing::Listing;
 use logs::{EventListing, LogPage, LogQuery};
 use noetl_domain::event::{Event, EventKey};
@@ -84,9 +84,9 @@ pub trait Cancel: Debug + Send + Sync {
 /// Reading executions.
 #[async_trait]
 pub trait ReadExecutions: Debug + Send + Sync {
-    /// Returns the executions in the scope with these ids, with the ends that the list does not show yet, and the error of
-    /// each shard that could not be read. An execution that the list lacks is read from its log.
-    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, CurrentRow>, BTreeMap<ShardIndex, ServiceError>);
+    /// Returns the executions in the scope with these ids, with the ends that the list does not show yet, and the
+    /// errors of those that could not be read. An execution that the list lacks is read from its log.
+    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, CurrentRow>, ReadFailures);
 
     /// Returns a page in the scope over all shards, newest first: by start time, then by id.
     async fn list(
@@ -124,27 +124,19 @@ pub trait ReadExecutions: Debug + Send + Sync {
         scope: &Scope,
     ) -> Result<PagesByOwner, ServiceError>;
 
-    /// Returns the heads of these logs in the scope, and the error of each shard that could not be read.
-    async fn log_heads(
-        &self,
-        ids: &[Id],
-        scope: &Scope,
-    ) -> (HashMap<Id, Arc<FirstEvent>>, BTreeMap<ShardIndex, ServiceError>);
+    /// Returns the heads of these logs in the scope, and the errors of those that could not be read.
+    async fn log_heads(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Arc<FirstEvent>>, ReadFailures);
 
-    /// Returns the workloads of these executions in the scope, and the error of each shard that could not be read.
-    async fn workloads(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>);
+    /// Returns the workloads of these executions in the scope, and the errors of those that could not be read.
+    async fn workloads(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, ReadFailures);
 
-    /// Returns the results of the executions in the scope whose log has an ending event with a result, and the error of
-    /// each shard that could not be read.
-    async fn results(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>);
+    /// Returns the results of the executions in the scope whose log has an ending event with a result, and the errors
+    /// of those that could not be read.
+    async fn results(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, ReadFailures);
 
     /// Returns the error or cancellation reason, if any, of each execution in the scope that is in the list, and the
-    /// error of each shard that could not be read.
-    async fn errors(
-        &self,
-        ids: &[Id],
-        scope: &Scope,
-    ) -> (HashMap<Id, Option<String>>, BTreeMap<ShardIndex, ServiceError>);
+    /// errors of those that could not be read.
+    async fn errors(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Option<String>>, ReadFailures);
 }
 
 /// Reading the executions of catalog entries.
@@ -174,13 +166,13 @@ pub trait ReadLogs: Debug + Send + Sync {
     /// Returns one event. `Ok(None)`: it does not exist in the scope.
     async fn event(&self, execution: Id, event: Id, scope: &Scope) -> Result<Option<Event<Text>>, ServiceError>;
 
-    /// Returns the events in the scope with these keys, and the error of each shard that could not be read.
+    /// Returns the events in the scope with these keys, and the errors of those that could not be read.
     async fn events_by_keys(
         &self,
         keys: &[EventKey],
         columns: &LargeColumns,
         scope: &Scope,
-    ) -> (HashMap<EventKey, Event<Text>>, BTreeMap<ShardIndex, ServiceError>);
+    ) -> (HashMap<EventKey, Event<Text>>, ReadFailures);
 
     /// Returns a page of events in the scope of each log, with these large columns. A log that could not be read has an
     /// error.

@@ -1,0 +1,119 @@
+//! Rows by ids of before a move. A row that moved with its bucket has another id in its new shard, and the old id stays
+//! valid: its shard knows the new one.
+//!
+//! The new id is used once the map gives the bucket to another shard than the id names. Until then, the row is where the id
+//! says, also if it was copied. If a bucket has come back to a shard that it left before, the shard's first row is gone,
+//! and its new id leads over the other shards to the current row.
+//!
+//! A process may use the map of before a switch. A row that is gone from its shard has left it, whatever this map says,
+//! so its new id is used too.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use futures::future::join_all;
+
+use super::Outbox;
+use noetl_domain::outbox::OutboxId;
+use noetl_domain::shard::{ShardIndex, ShardMap};
+use noetl_storage::error::StorageError;
+use noetl_storage::outbox::{self, Forwarded};
+use noetl_use_cases::error::ServiceError;
+
+/// Maximum number of moves of a row that an id is followed over.
+const MAX_MOVES: usize = 16;
+
+/// Current ids of rows.
+#[derive(Debug, Default)]
+pub(super) struct CurrentIds {
+    /// Those that differ from the given ones.
+    moved: HashMap<OutboxId, OutboxId>,
+    /// Errors of given ids' shards for which they are not known.
+    pub(super) failed: BTreeMap<ShardIndex, ServiceError>,
+}
+
+impl CurrentIds {
+    /// Returns the current id of a row.
+    pub(super) fn of(&self, given: OutboxId) -> OutboxId {
+        self.moved.get(&given).copied().unwrap_or(given)
+    }
+}
+
+impl Outbox {
+    /// Returns the current ids of rows. While no bucket has moved by the map, they are the given ones.
+    pub(super) async fn current_ids(&self, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
+        if self.databases.map().has_moves() { self.followed_ids(given).await } else { CurrentIds::default() }
+    }
+
+    /// Returns the current ids of rows, also if the map names no moves. For rows that their shards do not have.
+    pub(super) async fn followed_ids(&self, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
+        let map = self.databases.map();
+        let mut ids = CurrentIds::default();
+        let given: BTreeSet<OutboxId> = given.into_iter().collect();
+        let mut open: Vec<Step> = given.into_iter().map(|id| Step { given: id, at: id }).collect();
+        for _ in 0..MAX_MOVES {
+            let mut by_shard: BTreeMap<ShardIndex, Vec<Step>> = BTreeMap::new();
+            for step in open.drain(..).filter(|step| self.shards().contains(&step.at.shard)) {
+                by_shard.entry(step.at.shard).or_default().push(step);
+            }
+            let reads = by_shard.iter().map(async |(shard, rows)| {
+                let numbers: Vec<i64> = rows.iter().map(|step| step.at.number).collect();
+                (*shard, outbox::forwarded(self.database(*shard), &numbers).await)
+            });
+            for (shard, read) in join_all(reads).await {
+                let rows = by_shard.remove(&shard).unwrap_or_default();
+                match read {
+                    Ok(found) => open.extend(followed(&rows, &found, shard, &map)),
+                    Err(error) => ids.fail(&rows, error),
+                }
+            }
+            if open.is_empty() {
+                break;
+            }
+            ids.moved.extend(open.iter().map(|step| (step.given, step.at)));
+        }
+        ids
+    }
+}
+
+/// Id of a row that is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Step {
+    given: OutboxId,
+    /// Id after the moves that were followed.
+    at: OutboxId,
+}
+
+impl CurrentIds {
+    fn fail(&mut self, rows: &[Step], error: StorageError) {
+        let error = ServiceError::from(error);
+        self.failed.extend(rows.iter().map(|step| (step.given.shard, error.clone())));
+    }
+}
+
+/// Returns the next steps of rows that left the shard.
+fn followed(rows: &[Step], found: &[Forwarded], shard: ShardIndex, map: &ShardMap) -> Vec<Step> {
+    let left = |forward: &&Forwarded| forward.execution.is_none_or(|execution| !map.holds(shard, execution));
+    let copies: HashMap<i64, OutboxId> =
+        found.iter().filter(left).map(|forward| (forward.outbox_id, forward.copy)).collect();
+    let next = |row: &Step| Some(Step { given: row.given, at: *copies.get(&row.at.number)? });
+    rows.iter().filter_map(next).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noetl_domain::ids::Id;
+
+    #[test]
+    fn a_copied_row_is_followed_only_if_its_bucket_left_or_the_row_is_gone() {
+        let map = ShardMap::even(2);
+        let id = |shard, number| OutboxId { shard, number };
+        let [here, there] = [0, 1].map(|shard| (1..1000).map(Id::new).find(|id| map.holds(shard, *id)));
+        let forward = |outbox_id, execution| Forwarded { outbox_id, copy: id(1, outbox_id + 100), execution };
+        let found = [forward(1, here), forward(2, there), forward(3, None)];
+        let row = |number| Step { given: id(0, number), at: id(0, number) };
+        let rows: Vec<Step> = (1..5).map(row).collect();
+        let expected = [2, 3].map(|number| Step { given: id(0, number), at: id(1, number + 100) });
+        assert_eq!(followed(&rows, &found, 0, &map), expected);
+    }
+}

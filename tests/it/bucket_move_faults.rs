@@ -1,0 +1,363 @@
+//! Faults while buckets move: statements that fail, an unknown outcome of the switch, lost sessions, another server,
+//! and copied rows that differ. A command continues or ends, and no bucket is switched with wrong rows.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream;
+use noetl_domain::tenant::Scope;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::pools::Database;
+use noetl_storage::snapshots;
+use noetl_testkit::copies::{own_server, standby};
+use noetl_testkit::feed::{Key, insert, run, try_insert};
+use noetl_testkit::mover::{buckets, events, kill_at, moved, mover, owners, started, until_line};
+use noetl_testkit::proxy::{ForwardingMode, Proxy};
+use noetl_testkit::worker::event_with;
+use noetl_testkit::{Deployment, eventually};
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+/// Starts executions on shard 0, each with one event, a row in the list and two outbox rows. No replica runs.
+async fn with_executions(deployment: &Deployment, count: usize) -> Vec<i64> {
+    let executions = deployment.ids_on(0, 1000, count);
+    let mut source = deployment.shard(0).await;
+    for id in &executions {
+        insert(&mut source, (*id, 1)).await;
+        let listed =
+            format!("INSERT INTO noetl.execution (execution_id, catalog_id, status) VALUES ({id}, 0, 'RUNNING')");
+        run(&mut source, &listed).await;
+    }
+    deployment.fill_outbox(0, &executions, 2).await;
+    executions
+}
+
+/// Returns the rows of a table on a shard, as texts without the columns that differ between shards.
+async fn rows(deployment: &Deployment, shard: usize, table: &str) -> Vec<String> {
+    let query = format!("SELECT (to_jsonb(row) - 'outbox_id' - 'tx_id')::text FROM noetl.{table} AS row ORDER BY 1");
+    sqlx::query_scalar(AssertSqlSafe(query)).fetch_all(&mut deployment.shard(shard).await).await.unwrap()
+}
+
+/// Panics unless executions have moved to shard 1, with their outbox rows, and the source refuses their rows.
+async fn assert_moved(deployment: &Deployment, executions: &[i64], case: &str) {
+    assert_eq!(owners(deployment, &buckets(executions)).await, BTreeSet::from([1]), "{case}");
+    let open = "SELECT count(*) FROM noetl.bucket_move WHERE state <> 'settled'";
+    assert_eq!(deployment.in_cluster(open).await, 0, "{case}");
+    let (source, target) = tokio::join!(events(deployment, 0, executions), events(deployment, 1, executions));
+    assert!(source.keys().eq(target.keys()), "{case}: {source:?} {target:?}");
+    let (source, target) = tokio::join!(rows(deployment, 0, "execution"), rows(deployment, 1, "execution"));
+    assert_eq!(source, target, "{case}");
+    let (source, target) = tokio::join!(deployment.outbox(0), deployment.outbox(1));
+    assert_eq!((source.len(), target.len()), (0, 2 * executions.len()), "{case}");
+    for id in executions {
+        let refused = try_insert(&mut deployment.shard(0).await, (*id, 99), "call.done").await.unwrap_err();
+        assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "NB001", "{case}: {refused}");
+        insert(&mut deployment.shard(1).await, (*id, 99)).await;
+    }
+}
+
+/// A change of a row, by the step of the move that makes it.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    name: &'static str,
+    on_cluster: bool,
+    change: &'static str,
+    condition: &'static str,
+}
+
+impl Step {
+    const fn cluster(name: &'static str, condition: &'static str) -> Self {
+        Self { name, on_cluster: true, change: "UPDATE ON noetl.bucket_move", condition }
+    }
+
+    const fn source(name: &'static str, change: &'static str, condition: &'static str) -> Self {
+        Self { name, on_cluster: false, change, condition }
+    }
+
+    async fn database(self, deployment: &Deployment) -> PgConnection {
+        if self.on_cluster { deployment.cluster().await } else { deployment.shard(0).await }
+    }
+
+    /// Lets the step fail once, as if it had waited too long for a lock.
+    async fn fail_once(self, deployment: &Deployment) {
+        let Self { name, change, condition, .. } = self;
+        let trigger = format!(
+            "CREATE SEQUENCE public.{name};
+             CREATE FUNCTION public.fail_{name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF nextval('public.{name}') = 1 THEN RAISE EXCEPTION 'a lock' USING ERRCODE = '55P03'; END IF;
+                 IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+                 RETURN NEW;
+             END $$;
+             CREATE TRIGGER fail_{name} BEFORE {change} FOR EACH ROW WHEN ({condition})
+                 EXECUTE FUNCTION public.fail_{name}()"
+        );
+        run(&mut self.database(deployment).await, &trigger).await;
+    }
+
+    /// Panics unless the step was tried again.
+    async fn assert_repeated(self, deployment: &Deployment, case: &str) {
+        let calls = format!("SELECT last_value FROM public.{}", self.name);
+        let mut database = self.database(deployment).await;
+        let calls: i64 = sqlx::query_scalar(AssertSqlSafe(calls)).fetch_one(&mut database).await.unwrap();
+        assert!(calls > 1, "{case}: {} was tried {calls} times", self.name);
+    }
+}
+
+const FENCE: Step = Step::cluster("fence", "NEW.state = 'fenced'");
+const RAISE: Step = Step::source("raise", "INSERT ON noetl.bucket_fence", "true");
+const SEAL: Step = Step::source("seal", "UPDATE ON noetl.bucket_fence", "NEW.sealed AND NOT OLD.sealed");
+const UNFENCE: Step = Step::cluster("unfence", "OLD.state = 'fenced' AND NEW.state = 'copying'");
+const LIFT: Step = Step::source("lift", "DELETE ON noetl.bucket_fence", "true");
+const SWITCH: Step = Step::cluster("switch", "NEW.state = 'switched'");
+const CLOSE: Step = Step::source("close", "UPDATE ON noetl.bucket_fence", "NEW.moved_to IS NOT NULL");
+const SETTLE: Step = Step::cluster("settle", "NEW.state = 'settled'");
+
+#[tokio::test]
+async fn a_step_that_waits_too_long_for_a_lock_is_tried_again() {
+    let cases: [&[Step]; 8] =
+        [&[FENCE], &[RAISE], &[SEAL], &[SEAL, UNFENCE], &[SEAL, LIFT], &[SWITCH], &[CLOSE], &[SWITCH, UNFENCE, SETTLE]];
+    let scenario = async |steps: &[Step]| {
+        let case = format!("{:?}", steps.iter().map(|step| step.name).collect::<Vec<_>>());
+        let deployment = Deployment::start(2).await;
+        let executions = with_executions(&deployment, 3).await;
+        for step in steps {
+            step.fail_once(&deployment).await;
+        }
+        let command = mover(&deployment, &buckets(&executions), 1, &[]).output().await.unwrap();
+        assert!(command.status.success(), "{case}: {}", String::from_utf8_lossy(&command.stderr));
+        for step in steps {
+            step.assert_repeated(&deployment, &case).await;
+        }
+        assert_moved(&deployment, &executions, &case).await;
+    };
+    stream::iter(cases).for_each_concurrent(4, scenario).await;
+}
+
+/// Key of the advisory lock at which the commit of a switch waits.
+const GATE: i64 = 4242;
+
+/// Waits until a session of the cluster database waits for a lock in a statement that is like a pattern.
+async fn until_waiting(observer: &mut PgConnection, statement: &str) -> i32 {
+    let query = "SELECT pid FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1 LIMIT 1";
+    eventually("a session waits for a lock", async || {
+        sqlx::query_scalar(query).bind(statement).fetch_optional(&mut *observer).await.unwrap()
+    })
+    .await
+}
+
+/// The connection is cut while the switch is being committed, so the command does not know whether it was.
+async fn cut_at_the_commit(is_committed: bool) {
+    let mut deployment = Deployment::start(2).await;
+    let executions = with_executions(&deployment, 3).await;
+    let mut observer = deployment.cluster().await;
+    let gate = format!(
+        "CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$ BEGIN
+             PERFORM pg_advisory_xact_lock_shared({GATE}); RETURN NULL;
+         END $$;
+         CREATE CONSTRAINT TRIGGER wait AFTER UPDATE ON noetl.bucket_move DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW WHEN (NEW.state = 'switched') EXECUTE FUNCTION public.wait();
+         SELECT pg_advisory_lock({GATE})"
+    );
+    run(&mut observer, &gate).await;
+    let port = deployment.cluster_dsn.rsplit(':').next().unwrap().split('/').next().unwrap().parse().unwrap();
+    let proxy = Proxy::start(port).await;
+    let through = deployment.cluster_dsn.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+    deployment.env.retain(|(name, _)| name != "NOETL_CLUSTER_DSN");
+    deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), through));
+    let (mut command, mut lines) = started(&deployment, &buckets(&executions), 1);
+
+    let committing = until_waiting(&mut observer, "COMMIT").await;
+    proxy.set(ForwardingMode::Closed);
+    until_line(&mut lines, "could not switch a group of buckets").await;
+    proxy.set(ForwardingMode::Normal);
+    // The command waits for the transaction, and leaves the fence as it is.
+    until_waiting(&mut observer, "UPDATE noetl.bucket_move AS moved SET state = 'copying'%").await;
+    let sealed = "SELECT count(*) FROM noetl.bucket_fence WHERE sealed AND moved_to IS NULL";
+    let sealed: i64 = sqlx::query_scalar(sealed).fetch_one(&mut deployment.shard(0).await).await.unwrap();
+    assert_eq!(usize::try_from(sealed).unwrap(), buckets(&executions).len());
+    if !is_committed {
+        run(&mut observer, &format!("SELECT pg_terminate_backend({committing})")).await;
+    }
+    run(&mut observer, &format!("SELECT pg_advisory_unlock({GATE})")).await;
+    until_line(&mut lines, "buckets have moved").await;
+    assert!(command.wait().await.unwrap().success());
+    assert_moved(&deployment, &executions, &format!("committed: {is_committed}")).await;
+    // A switch that was committed needed no second fence.
+    let attempts = deployment.in_cluster("SELECT max(attempt % 1000000) FROM noetl.bucket_move").await;
+    assert_eq!(attempts, if is_committed { 1 } else { 2 });
+}
+
+#[tokio::test]
+async fn a_connection_that_is_lost_at_the_commit_of_the_switch_leaves_the_decision_to_the_journal() {
+    tokio::join!(cut_at_the_commit(true), cut_at_the_commit(false));
+}
+
+#[tokio::test]
+async fn a_command_that_lost_a_session_before_the_switch_does_not_switch() {
+    for lost in [0, 1] {
+        let deployment = Deployment::start(2).await;
+        let executions = with_executions(&deployment, 3).await;
+        let database = deployment.shard_dsns[lost].rsplit('/').next().unwrap();
+        // The seal of the first attempt ends the session that holds the lock of a shard.
+        let trigger = format!(
+            "CREATE SEQUENCE public.seals;
+             CREATE FUNCTION public.end_session() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE holder integer; BEGIN
+                 IF nextval('public.seals') > 1 THEN RETURN NEW; END IF;
+                 SELECT pid INTO STRICT holder FROM pg_locks
+                 WHERE locktype = 'advisory' AND objsubid = 1
+                   AND ((classid::bigint << 32) | objid::bigint) = hashtextextended('noetl.retention', 0)
+                   AND database = (SELECT oid FROM pg_database WHERE datname = '{database}');
+                 PERFORM pg_terminate_backend(holder);
+                 WHILE EXISTS (SELECT FROM pg_locks WHERE pid = holder) LOOP PERFORM pg_sleep(0.005); END LOOP;
+                 RETURN NEW;
+             END $$;
+             CREATE TRIGGER end_session BEFORE UPDATE ON noetl.bucket_fence FOR EACH ROW
+                 WHEN (NEW.sealed AND NOT OLD.sealed) EXECUTE FUNCTION public.end_session()"
+        );
+        run(&mut deployment.shard(0).await, &trigger).await;
+        let command = mover(&deployment, &buckets(&executions), 1, &[]).output().await.unwrap();
+        let said = String::from_utf8_lossy(&command.stderr);
+        assert!(command.status.success() && said.contains("a session of the command was lost"), "{lost}: {said}");
+        assert_moved(&deployment, &executions, &lost.to_string()).await;
+    }
+}
+
+#[tokio::test]
+async fn rows_that_differ_only_in_their_content_are_found_before_the_switch() {
+    let cases = [("execution", "NEW.error := 'other'"), ("outbox", "NEW.payload := '{}'")];
+    let scenario = async |(table, change): (&str, &str)| {
+        let deployment = Deployment::start(2).await;
+        let executions = with_executions(&deployment, 3).await;
+        let before = rows(&deployment, 0, table).await;
+        let trigger = format!(
+            "CREATE FUNCTION public.change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {change}; RETURN NEW; END $$;
+             CREATE TRIGGER change BEFORE INSERT OR UPDATE ON noetl.{table} FOR EACH ROW
+                 EXECUTE FUNCTION public.change()"
+        );
+        run(&mut deployment.shard(1).await, &trigger).await;
+        let (mut command, mut lines) = started(&deployment, &buckets(&executions), 1);
+        until_line(&mut lines, "the copied rows differ from those of the source").await;
+        let changed = rows(&deployment, 1, table).await;
+        assert!(changed.len() == before.len() && changed != before, "{table}: {changed:?}");
+        assert_eq!(owners(&deployment, &buckets(&executions)).await, BTreeSet::from([0]), "{table}");
+        run(&mut deployment.shard(1).await, &format!("DROP TRIGGER change ON noetl.{table}")).await;
+        until_line(&mut lines, "buckets have moved").await;
+        assert!(command.wait().await.unwrap().success());
+        assert_eq!(rows(&deployment, 1, table).await, before, "{table}");
+        assert_moved(&deployment, &executions, table).await;
+    };
+    stream::iter(cases).for_each_concurrent(2, scenario).await;
+}
+
+#[tokio::test]
+async fn a_source_on_another_server_ends_the_command_and_the_next_one_copies_everything_again() {
+    let shared = std::env::var("NOETL_TEST_PG").unwrap();
+    let (mut primary, folder) = own_server().await;
+    let mut deployment = Deployment::on_servers(&shared, &[&primary.dsn("postgres"), &shared]).await;
+    let proxy = Proxy::start(primary.port()).await;
+    let name = deployment.shard_dsns[0].rsplit('/').next().unwrap().to_owned();
+    deployment.shard_dsns[0] = format!("postgres://noetl@127.0.0.1:{}/{name}", proxy.port);
+    deployment.configure_shards(&deployment.shard_dsns.clone());
+    let moving = with_executions(&deployment, 3).await;
+    let executions = deployment.ids_on(0, 1000, 4);
+    let (lost, all) = (executions[3], buckets(&executions));
+    kill_at(&deployment, &moving, "shards_move.prepared").await;
+
+    // The standby lacks an event, and an execution.
+    let mut standby = standby(&primary, &folder.path().join("standby")).await;
+    standby.stop().await;
+    let mut writer = PgConnection::connect(&primary.dsn(&name)).await.unwrap();
+    for key in [(moving[0], 50), (lost, 1)] {
+        insert(&mut writer, key).await;
+    }
+    let mut open = writer.begin().await.unwrap();
+    insert(&mut *open, (moving[1], 7)).await;
+    let (mut command, mut lines) = started(&deployment, &all, 1);
+    until_line(&mut lines, "did not end in time").await;
+    let copied = events(&deployment, 1, &executions).await;
+    assert!(copied.contains_key(&(moving[0], 50)) && copied.contains_key(&(lost, 1)), "{copied:?}");
+
+    // The standby must not get the last rows when it starts.
+    primary.kill_9().await;
+    standby.restart().await.unwrap();
+    let mut promoted = PgConnection::connect(&standby.dsn(&name)).await.unwrap();
+    run(&mut promoted, "SELECT pg_promote()").await;
+    proxy.redirect(standby.port());
+    until_line(&mut lines, "is on another server than before").await;
+    assert!(!command.wait().await.unwrap().success());
+    assert_eq!(owners(&deployment, &all).await, BTreeSet::from([0]));
+
+    insert(&mut promoted, (moving[2], 60)).await;
+    moved(&deployment, &all, 1, &[]).await;
+    let expected: BTreeSet<Key> = moving.iter().map(|id| (*id, 1)).chain([(moving[2], 60)]).collect();
+    let on_target: BTreeSet<Key> = events(&deployment, 1, &executions).await.into_keys().collect();
+    assert_eq!(on_target, expected);
+    assert_moved(&deployment, &moving, "after the failover").await;
+}
+
+#[tokio::test]
+async fn a_state_that_was_read_before_two_moves_is_not_used_if_it_is_stored_after_them() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_without_projector().await;
+    let id = loop {
+        let id = server.start_execution().await;
+        if deployment.ids_on(0, id, 1) == [id] {
+            break id;
+        }
+    };
+    let step = |event: i64, name: &str| {
+        event_with(id, event, &json!({ "type": "step.enter", "nodeName": name, "status": "RUNNING" }))
+    };
+    let project = async |event: i64, name: &str| {
+        assert_eq!(server.project(&[step(id + event, name)]).await["projected"], 1);
+    };
+    project(1_000_001, "first").await;
+    // A replica reads the state, and is stopped before it stores the state.
+    let replica = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 2);
+    let held = snapshots::read(&replica, &Scope::Unrestricted, &[id], Duration::from_mins(1)).await.unwrap();
+    assert_eq!(held.len(), 1);
+
+    let moving = buckets(&[id]);
+    moved(&deployment, &moving, 1, &[]).await;
+    project(1_000_002, "second").await;
+    let refused = snapshots::save(&replica, &held).await.unwrap_err();
+    assert!(refused.bucket_moves().is_some(), "{refused}");
+    moved(&deployment, &moving, 0, &[]).await;
+    // The replica continues.
+    snapshots::save(&replica, &held).await.unwrap();
+    let stored = "SELECT count(*) FROM noetl.projection_snapshot WHERE aggregate_id = $1::bigint::text";
+    let stored = sqlx::query_scalar::<_, i64>(stored).bind(id);
+    assert_eq!(stored.fetch_one(&mut deployment.shard(0).await).await.unwrap(), 1);
+    project(1_000_003, "third").await;
+    for _ in 0..2 {
+        let state = server.execution_state(id).await;
+        let steps: Vec<&str> =
+            state["steps"]["nodes"].as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect();
+        assert_eq!(steps, ["first", "second", "third"], "{state}");
+        // The state that is stored next replaces the one that can't be used.
+        server.advance_projections(&[id]).await;
+    }
+}
+
+#[tokio::test]
+async fn the_retention_does_nothing_on_a_shard_to_which_a_fenced_move_leads() {
+    let deployment = Deployment::start(2).await;
+    let executions = with_executions(&deployment, 1).await;
+    kill_at(&deployment, &executions, "shards_move.sealed").await;
+    let retention = async || -> String {
+        let output = deployment.command("maintain").env("NOETL_EVENT_RETENTION_DAYS", "30").output().await.unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        said.lines()
+            .find(|line| line.starts_with("shard 1: retention: "))
+            .unwrap_or_else(|| panic!("{said}"))
+            .to_owned()
+    };
+    let busy = "another process runs the retention";
+    let said = retention().await;
+    assert!(said.contains(busy), "{said}");
+    moved(&deployment, &buckets(&executions), 1, &[]).await;
+    let said = retention().await;
+    assert!(!said.contains(busy), "{said}");
+}

@@ -1,0 +1,119 @@
+//! Buckets have moved between shards whose event stream is off, is turned on later, or continues in a restored
+//! database.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use noetl_domain::ids::Id;
+use noetl_domain::shard::bucket_of;
+use noetl_domain::tenant::Scope;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::pools::Database;
+use noetl_storage::snapshots;
+use noetl_testkit::feed::{assert_exactly, insert, run};
+use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::worker::event_with;
+use noetl_testkit::{Deployment, QUIET, eventually};
+use serde_json::json;
+
+/// Moves the buckets of these executions.
+async fn moved(deployment: &Deployment, executions: &[i64], to: u16) {
+    let buckets: BTreeSet<String> = executions.iter().map(|id| bucket_of(Id::new(*id)).to_string()).collect();
+    let buckets: Vec<String> = buckets.into_iter().collect();
+    let mut command = deployment.command("shards");
+    command.args(["move", "--buckets", &buckets.join(","), "--to", &to.to_string()]);
+    let output = command.output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+async fn no_fold_starts_with_a_state_of_before_the_bucket_left_and_came_back() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let id = loop {
+        let id = server.start_execution().await;
+        if deployment.ids_on(0, id, 1) == [id] {
+            break id;
+        }
+    };
+    let step = async |number: i64, name: &str| {
+        let step = event_with(id, id + number, &json!({ "type": "step.enter", "nodeName": name, "status": "RUNNING" }));
+        assert_eq!(server.project(&[step]).await["projected"], 1);
+    };
+    step(1_000_001, "first").await;
+    // A replica reads a state, and is stopped before it stores the state.
+    let shard = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 2);
+    let read = snapshots::read(&shard, &Scope::Unrestricted, &[id], Duration::from_secs(10)).await.unwrap();
+    assert_eq!(read.len(), 1);
+
+    moved(&deployment, &[id], 1).await;
+    step(1_000_002, "second").await;
+    moved(&deployment, &[id], 0).await;
+    step(1_000_003, "third").await;
+    // The replica continues.
+    snapshots::save(&shard, &read).await.unwrap();
+    for round in ["read", "advanced"] {
+        let state = server.execution_state(id).await;
+        let steps: Vec<&str> =
+            state["steps"]["nodes"].as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect();
+        assert_eq!(steps, ["first", "second", "third"], "{round}: {state}");
+        server.advance_projections(&[id]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_turned_on_with_the_oldest_event_publishes_each_event_of_a_moved_bucket_once() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let executions = deployment.ids_on(0, 1, 3);
+    for key in executions.iter().flat_map(|id| (1..=3).map(|event| (*id, event))) {
+        insert(&mut deployment.shard(0).await, key).await;
+    }
+    moved(&deployment, &executions[..2], 1).await;
+    moved(&deployment, &executions[..1], 0).await;
+    // An id that the rows of a restored database have.
+    let restored = format!("UPDATE noetl.event SET tx_id = '3' WHERE execution_id = {}", executions[2]);
+    run(&mut deployment.shard(0).await, &restored).await;
+    assert!(server.stop().await.success());
+
+    let backfill = ("NOETL_EVENT_STREAM_BACKFILL", "true");
+    let _server = deployment.replica_with(&[NO_RELAY, ("NOETL_PROJECTOR", "false"), backfill]).await;
+    deployment.feeds_begun().await;
+    insert(&mut deployment.shard(0).await, (executions[0], 4)).await;
+    insert(&mut deployment.shard(1).await, (executions[1], 4)).await;
+    let committed = deployment.committed().await;
+    eventually("all events are published", async || {
+        (deployment.stored_everywhere().await.len() >= committed.len()).then_some(())
+    })
+    .await;
+    let published = "SELECT count(*) FROM noetl.event, noetl.tail_cursor
+                     WHERE NOT pg_visible_in_snapshot(tx_id, done) OR target IS NOT NULL";
+    eventually("nothing is left", async || (deployment.sum_over_shards(published).await == 0).then_some(())).await;
+    assert_exactly(&deployment.stored_everywhere().await, &committed);
+}
+
+#[tokio::test]
+async fn the_feed_of_a_restored_dump_continues_although_a_bucket_has_left_the_shard() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.feeds_begun().await;
+    let executions = deployment.ids_on(0, 1, 2);
+    for key in executions.iter().flat_map(|id| (1..=3).map(|event| (*id, event))) {
+        insert(&mut deployment.shard(0).await, key).await;
+    }
+    deployment.until_all_published().await;
+    moved(&deployment, &executions[..1], 1).await;
+    assert!(server.stop().await.success());
+    // As in a restored dump: the rows have transaction ids of another server, and the cursor names that server.
+    let dump = "SET noetl.moves_buckets = 'on'; UPDATE noetl.event SET tx_id = '100';
+                UPDATE noetl.tail_cursor SET system_identifier = 1; UPDATE noetl.tail_anchor SET tx_id = '100'";
+    run(&mut deployment.shard(0).await, dump).await;
+
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    eventually("the feed begins a new epoch", async || (server.feed_epochs().await == [2, 1]).then_some(())).await;
+    insert(&mut deployment.shard(0).await, (executions[1], 4)).await;
+    let stored = async || deployment.stored(0).await.contains(&(executions[1], 4)).then_some(());
+    eventually("the event is published", stored).await;
+    let foreign = "SELECT count(*) FROM noetl.event WHERE tx_id = '100'";
+    assert_eq!(deployment.sum_over_shards(foreign).await, 0);
+}
