@@ -41,7 +41,7 @@ pub struct Delivered {
     pub position: Position,
     /// Event in the message; `None` if it is not an event, so that only its position counts.
     pub event: Option<LiveEvent>,
-    /// What a reader must have received before the event.
+    /// Positions that a reader must pass before the event.
     pub precedence: Precedence,
     /// Earlier messages that readers must discard, if the message begins an epoch.
     pub discard: Option<Discard>,

@@ -71,7 +71,7 @@ struct Waiting {
 
 /// Result of a check.
 enum Check {
-    /// What the event waits for, by the new map.
+    /// The event's precedence by the new map.
     Precedence(Precedence),
     /// A stream that ends before the barrier.
     Lost(Wait),

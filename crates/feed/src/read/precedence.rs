@@ -23,7 +23,7 @@ pub struct Wait {
     pub position: Position,
 }
 
-/// What a reader must have received before an event.
+/// Condition under which a reader may receive an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Precedence {
     /// Only the earlier events of the same stream.
@@ -35,7 +35,7 @@ pub enum Precedence {
 }
 
 impl Precedence {
-    /// Returns what a reader must have received before an event of an execution at a position.
+    /// Returns the precedence of an event of an execution at a position.
     pub(super) fn of(map: &ShardMap, shard: ShardIndex, position: Position, execution: Id) -> Self {
         if !map.has_moves() {
             return Self::Stream;

@@ -5,8 +5,8 @@
 //! says, also if it was copied. If a bucket has come back to a shard that it left before, the shard's first row is gone,
 //! and its new id leads over the other shards to the current row.
 //!
-//! A process may use the map of before a switch. A row that is gone from its shard has left it, whatever this map says,
-//! so its new id is used too.
+//! A process may use the map of before a switch. A row that is gone from its shard has left it, although this map does not
+//! say so, and its new id is used too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

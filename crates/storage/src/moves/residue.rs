@@ -28,8 +28,8 @@ pub async fn executions_from(session: &mut Session<'_>, from: i64, limit: i64) -
     ids.fetch_all(&mut session.connection).await.map_err(|error| session.failed(error))
 }
 
-/// Deletes the rows of these executions. Delivered outbox rows are kept.
-pub async fn delete(session: &mut Session<'_>, executions: &[i64]) -> Result<(), StorageError> {
+/// Deletes the snapshots of these executions.
+pub(super) async fn delete_snapshots(session: &mut Session<'_>, executions: &[i64]) -> Result<(), StorageError> {
     let delete = sqlx::query!(
         "DELETE FROM noetl.projection_snapshot AS stored
          USING (SELECT id, owner.tenant_id, owner.organization_id
@@ -42,6 +42,12 @@ pub async fn delete(session: &mut Session<'_>, executions: &[i64]) -> Result<(),
         AGGREGATE,
     );
     delete.execute(&mut session.connection).await.map_err(|error| session.failed(error))?;
+    Ok(())
+}
+
+/// Deletes the rows of these executions. Delivered outbox rows are kept.
+pub async fn delete(session: &mut Session<'_>, executions: &[i64]) -> Result<(), StorageError> {
+    delete_snapshots(session, executions).await?;
     let ours = of(executions);
     let rest = format!(
         "DELETE FROM noetl.outbox WHERE {ours} AND status <> 'PUBLISHED';

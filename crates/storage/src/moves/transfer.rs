@@ -13,7 +13,6 @@ use super::rows::{self, Checksum, Columns, checksum, of, open};
 use super::session::Session;
 use crate::error::StorageError;
 use crate::pools::Database;
-use crate::snapshots::AGGREGATE;
 use crate::tail_spans::Spans;
 use noetl_domain::feed::FeedId;
 use noetl_domain::shard::Barrier;
@@ -140,19 +139,7 @@ impl<'a> Transfer<'a> {
     /// Deletes the target's snapshots of these executions. They are from an earlier time at which the target had the
     /// bucket. Its cursor sees copied events as older than every snapshot, so a state would lack them.
     pub async fn delete_snapshots(&mut self, executions: &[i64]) -> Result<(), StorageError> {
-        let delete = sqlx::query!(
-            "DELETE FROM noetl.projection_snapshot AS stored
-             USING (SELECT id, owner.tenant_id, owner.organization_id
-                    FROM unnest($1::bigint[]) AS id CROSS JOIN LATERAL noetl.log_owner(id) AS owner
-                    UNION SELECT execution_id, tenant_id, organization_id FROM noetl.execution WHERE execution_id = ANY($1)
-                    UNION SELECT id, 'default', 'default' FROM unnest($1::bigint[]) AS id) AS owned
-             WHERE stored.tenant_id = owned.tenant_id AND stored.organization_id = owned.organization_id
-               AND stored.aggregate_type = $2 AND stored.aggregate_id = owned.id::text",
-            executions,
-            AGGREGATE,
-        );
-        let deleted = delete.execute(&mut self.target.connection).await;
-        deleted.map(drop).map_err(|error| self.target.failed(error))
+        super::residue::delete_snapshots(&mut self.target, executions).await
     }
 
     /// Makes the target's rows of these executions in the list of executions equal those of the source.
