@@ -9,13 +9,13 @@ use futures::stream;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
-use noetl_storage::snapshots;
+use noetl_storage::snapshots::{self, Projected};
 use noetl_testkit::copies::{own_server, standby};
 use noetl_testkit::feed::{Key, insert, run, try_insert};
 use noetl_testkit::mover::{buckets, events, kill_at, moved, mover, owners, started, until_line};
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::worker::event_with;
-use noetl_testkit::{Deployment, eventually};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -152,8 +152,12 @@ async fn cut_at_the_commit(is_committed: bool) {
     let mut deployment = Deployment::start(2).await;
     let executions = with_executions(&deployment, 3).await;
     let mut observer = deployment.cluster().await;
+    // The session does not look whether its client is still there, so its transaction stays open until the gate opens.
     let gate = format!(
         "CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$ BEGIN
+             IF current_setting('client_connection_check_interval', true) IS NOT NULL THEN
+                 PERFORM set_config('client_connection_check_interval', '0', true);
+             END IF;
              PERFORM pg_advisory_xact_lock_shared({GATE}); RETURN NULL;
          END $$;
          CREATE CONSTRAINT TRIGGER wait AFTER UPDATE ON noetl.bucket_move DEFERRABLE INITIALLY DEFERRED
@@ -297,48 +301,109 @@ async fn a_source_on_another_server_ends_the_command_and_the_next_one_copies_eve
     assert_moved(&deployment, &moving, "after the failover").await;
 }
 
+/// An execution of shard 0 whose state a replica has read there.
+struct HeldState<'a> {
+    deployment: &'a Deployment,
+    server: Server,
+    id: i64,
+    /// Connections of the replica that has read the state.
+    replica: Database,
+    state: Vec<Projected>,
+}
+
+impl<'a> HeldState<'a> {
+    async fn read(deployment: &'a Deployment) -> Self {
+        let server = deployment.replica_without_projector().await;
+        let id = loop {
+            let id = server.start_execution().await;
+            if deployment.ids_on(0, id, 1) == [id] {
+                break id;
+            }
+        };
+        let replica = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 2);
+        let mut held = Self { deployment, server, id, replica, state: Vec::new() };
+        held.project(1_000_001, "first").await;
+        held.state = snapshots::read(&held.replica, &Scope::Unrestricted, &[id], Duration::from_mins(1)).await.unwrap();
+        assert_eq!(held.state.len(), 1);
+        held
+    }
+
+    /// Adds an event of a step.
+    async fn project(&self, event: i64, step: &str) {
+        let fields = json!({ "type": "step.enter", "nodeName": step, "status": "RUNNING" });
+        let payload = self.server.project(&[event_with(self.id, self.id + event, &fields)]).await;
+        assert_eq!(payload["projected"], 1);
+    }
+
+    /// Moves the execution to shard 1, and adds an event.
+    async fn leave(&self) {
+        moved(self.deployment, &buckets(&[self.id]), 1, &[]).await;
+        self.project(1_000_002, "second").await;
+    }
+
+    /// Returns the number of states of the execution that shard 0 stores.
+    async fn stored(&self) -> i64 {
+        let stored = "SELECT count(*) FROM noetl.projection_snapshot WHERE aggregate_id = $1::bigint::text";
+        let stored = sqlx::query_scalar(stored).bind(self.id);
+        stored.fetch_one(&mut self.deployment.shard(0).await).await.unwrap()
+    }
+
+    /// Adds an event, and panics unless the states that are read next have the steps of all events.
+    async fn assert_unused(&self) {
+        self.project(1_000_003, "third").await;
+        for _ in 0..2 {
+            let state = self.server.execution_state(self.id).await;
+            let steps: Vec<&str> =
+                state["steps"]["nodes"].as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect();
+            assert_eq!(steps, ["first", "second", "third"], "{state}");
+            // The state that is stored next replaces the one that can't be used.
+            self.server.advance_projections(&[self.id]).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_state_that_was_read_before_two_moves_is_not_used_if_it_is_stored_after_them() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica_without_projector().await;
-    let id = loop {
-        let id = server.start_execution().await;
-        if deployment.ids_on(0, id, 1) == [id] {
-            break id;
-        }
-    };
-    let step = |event: i64, name: &str| {
-        event_with(id, event, &json!({ "type": "step.enter", "nodeName": name, "status": "RUNNING" }))
-    };
-    let project = async |event: i64, name: &str| {
-        assert_eq!(server.project(&[step(id + event, name)]).await["projected"], 1);
-    };
-    project(1_000_001, "first").await;
-    // A replica reads the state, and is stopped before it stores the state.
-    let replica = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 2);
-    let held = snapshots::read(&replica, &Scope::Unrestricted, &[id], Duration::from_mins(1)).await.unwrap();
-    assert_eq!(held.len(), 1);
-
-    let moving = buckets(&[id]);
-    moved(&deployment, &moving, 1, &[]).await;
-    project(1_000_002, "second").await;
-    let refused = snapshots::save(&replica, &held).await.unwrap_err();
+    let held = HeldState::read(&deployment).await;
+    held.leave().await;
+    let refused = snapshots::save(&held.replica, &held.state).await.unwrap_err();
     assert!(refused.bucket_moves().is_some(), "{refused}");
-    moved(&deployment, &moving, 0, &[]).await;
-    // The replica continues.
-    snapshots::save(&replica, &held).await.unwrap();
-    let stored = "SELECT count(*) FROM noetl.projection_snapshot WHERE aggregate_id = $1::bigint::text";
-    let stored = sqlx::query_scalar::<_, i64>(stored).bind(id);
-    assert_eq!(stored.fetch_one(&mut deployment.shard(0).await).await.unwrap(), 1);
-    project(1_000_003, "third").await;
-    for _ in 0..2 {
-        let state = server.execution_state(id).await;
-        let steps: Vec<&str> =
-            state["steps"]["nodes"].as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect();
-        assert_eq!(steps, ["first", "second", "third"], "{state}");
-        // The state that is stored next replaces the one that can't be used.
-        server.advance_projections(&[id]).await;
-    }
+    moved(&deployment, &buckets(&[held.id]), 0, &[]).await;
+    snapshots::save(&held.replica, &held.state).await.unwrap();
+    assert_eq!(held.stored().await, 1);
+    held.assert_unused().await;
+}
+
+#[tokio::test]
+async fn a_move_back_waits_for_statements_that_store_states_from_before_the_bucket_left() {
+    let deployment = Deployment::start(2).await;
+    let held = HeldState::read(&deployment).await;
+    held.leave().await;
+    // A statement of the replica begins, and waits before the trigger of the fence.
+    let mut gate = deployment.shard(0).await;
+    let wait = "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END $$;
+                CREATE TRIGGER a_wait BEFORE INSERT ON noetl.projection_snapshot FOR EACH ROW EXECUTE FUNCTION wait();
+                SELECT pg_advisory_lock(1)";
+    sqlx::raw_sql(wait).execute(&mut gate).await.unwrap();
+    let save = snapshots::save(&held.replica, &held.state);
+    let move_back = async {
+        let waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 1 AND NOT granted";
+        eventually("the statement waits", async || {
+            sqlx::query(waiting).fetch_optional(&mut deployment.shard(0).await).await.unwrap()
+        })
+        .await;
+        let (mut command, mut lines) = started(&deployment, &buckets(&[held.id]), 0);
+        until_line(&mut lines, "a transaction that writes to the target did not end in time").await;
+        run(&mut gate, "SELECT pg_advisory_unlock(1)").await;
+        assert!(command.wait().await.unwrap().success());
+    };
+    let (refused, ()) = tokio::join!(save, move_back);
+    let refused = refused.unwrap_err();
+    assert!(refused.bucket_moves().is_some(), "{refused}");
+    assert_eq!(held.stored().await, 0);
+    held.assert_unused().await;
 }
 
 #[tokio::test]

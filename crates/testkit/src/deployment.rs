@@ -1,16 +1,18 @@
 //! A deployment of one test: a cluster database, shards and a broker that no other test uses.
 
+use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
 
 use noetl_local::{NatsOptions, NatsServer, Postgres};
 use serde_json::{Value, json};
-use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::process::Command;
 
 use super::server::{Server, binary};
+use super::test_database::{TestDatabase, shared_server};
 
-/// Databases and a broker of one test. Dropping the value stops the broker.
+/// Databases and a broker of one test. Dropping the value stops the broker and drops the databases that are on the
+/// shared server.
 pub struct Deployment {
     /// Settings of the deployment's replicas.
     pub env: Vec<(String, String)>,
@@ -21,49 +23,73 @@ pub struct Deployment {
     /// The broker's process. Tests kill and restart it.
     pub nats: NatsServer,
     pub(crate) folder: tempfile::TempDir,
+    databases: Vec<TestDatabase>,
 }
 
 impl Deployment {
-    /// Creates empty databases, migrates them, and starts a broker. With 0 shards, the cluster database is the only
+    /// Creates migrated databases without rows, and starts a broker. With 0 shards, the cluster database is the only
     /// shard.
     pub async fn start(shards: usize) -> Self {
-        let deployment = Self::unmigrated(shards).await;
+        let template = Self::migrated_template().await;
+        let deployment = Self::unmigrated_on(&shared_server(), shards, Some(&template)).await;
+        // Gives the deployment its identity and its map.
         deployment.migrate().await;
         deployment
     }
 
-    /// Creates the same deployment without migrations, for tests that prepare the databases first.
+    /// Returns the name of a database on the shared server that has the tables of a shard and was never part of a
+    /// deployment. The first test with a program creates it. Copying it takes a tenth of the time of a migration.
+    async fn migrated_template() -> String {
+        let program = binary().metadata().unwrap();
+        let template = format!("migrated_{}_{}_{}", program.size(), program.mtime(), program.mtime_nsec());
+        let server = shared_server();
+        let mut admin = PgConnection::connect(&server).await.unwrap();
+        // Held until the connection is closed.
+        let lock = "SELECT pg_advisory_lock(hashtext('migrated template'))";
+        sqlx::query(lock).execute(&mut admin).await.unwrap();
+        let exists = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)";
+        if !sqlx::query_scalar::<_, bool>(exists).bind(&template).fetch_one(&mut admin).await.unwrap() {
+            let mut migrated = Self::unmigrated_on(&server, 1, None).await;
+            migrated.migrate().await;
+            let mut shard = migrated.shard(0).await;
+            sqlx::query("DELETE FROM noetl.database_identity").execute(&mut shard).await.unwrap();
+            shard.close().await.unwrap();
+            migrated.databases.pop().unwrap().keep_as(&template).await;
+        }
+        admin.close().await.unwrap();
+        template
+    }
+
+    /// Creates the same deployment with empty databases, for tests that prepare the databases before the migration.
     pub async fn unmigrated(shards: usize) -> Self {
-        let server = std::env::var("NOETL_TEST_PG")
-            .expect("NOETL_TEST_PG is missing; use `make test`, or `scripts/test-servers run cargo test`");
-        Self::unmigrated_on(&server, shards).await
+        Self::unmigrated_on(&shared_server(), shards, None).await
     }
 
     /// Creates a deployment as [`Self::start`] does, with its databases on the given PostgreSQL server.
     pub async fn on(server: &str, shards: usize) -> Self {
-        let deployment = Self::unmigrated_on(server, shards).await;
-        deployment.migrate().await;
-        deployment
+        Self::on_servers(server, &vec![server; shards]).await
     }
 
     /// Creates a deployment as [`Self::start`] does, with each database on a PostgreSQL server of its own.
     pub async fn on_servers(cluster: &str, shards: &[&str]) -> Self {
-        let deployment = Self::unmigrated_on_servers(cluster, shards).await;
+        let deployment = Self::unmigrated_on_servers(cluster, shards, None).await;
         deployment.migrate().await;
         deployment
     }
 
-    async fn unmigrated_on(server: &str, shards: usize) -> Self {
-        Self::unmigrated_on_servers(server, &vec![server; shards]).await
+    async fn unmigrated_on(server: &str, shards: usize, template: Option<&str>) -> Self {
+        Self::unmigrated_on_servers(server, &vec![server; shards], template).await
     }
 
-    async fn unmigrated_on_servers(cluster: &str, shards: &[&str]) -> Self {
+    async fn unmigrated_on_servers(cluster: &str, shards: &[&str], template: Option<&str>) -> Self {
         let name = format!("t{}", uuid::Uuid::new_v4().simple());
-        let cluster_dsn = create_database(cluster, &format!("{name}_cluster")).await;
-        let mut shard_dsns = Vec::new();
+        let mut databases = vec![TestDatabase::create(cluster, format!("{name}_cluster"), template).await];
         for (shard, server) in shards.iter().enumerate() {
-            shard_dsns.push(create_database(server, &format!("{name}_{shard}")).await);
+            databases.push(TestDatabase::create(server, format!("{name}_{shard}"), template).await);
         }
+        let mut dsns = databases.iter().map(TestDatabase::dsn);
+        let cluster_dsn = dsns.next().unwrap();
+        let mut shard_dsns: Vec<String> = dsns.collect();
         let folder = tempfile::tempdir().unwrap();
         let nats = NatsServer::start(NatsOptions::new(folder.path().join("nats"))).await.unwrap();
         let env = vec![
@@ -77,7 +103,7 @@ impl Deployment {
         if shards.is_empty() {
             shard_dsns.push(cluster_dsn.clone());
         }
-        Self { env, cluster_dsn, shard_dsns, nats, folder }
+        Self { env, cluster_dsn, shard_dsns, nats, folder, databases }
     }
 
     /// Changes the settings to the databases with the same names on another PostgreSQL server.
@@ -97,7 +123,9 @@ impl Deployment {
     pub async fn add_database(&mut self) {
         let name = self.cluster_dsn.rsplit('/').next().unwrap();
         let name = format!("{}_{}", name.trim_end_matches("_cluster"), self.shard_dsns.len());
-        self.shard_dsns.push(create_database(&self.cluster_dsn, &name).await);
+        let database = TestDatabase::create(self.databases[0].server(), name, None).await;
+        self.shard_dsns.push(database.dsn());
+        self.databases.push(database);
         self.configure_shards(&self.shard_dsns.clone());
     }
 
@@ -170,12 +198,4 @@ impl Deployment {
         }
         sum
     }
-}
-
-/// Creates a database on a server and returns its DSN.
-async fn create_database(server: &str, name: &str) -> String {
-    let mut admin = PgConnection::connect(server).await.unwrap();
-    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut admin).await.unwrap();
-    let options: PgConnectOptions = server.parse().unwrap();
-    format!("postgres://{}@{}:{}/{name}", options.get_username(), options.get_host(), options.get_port())
 }

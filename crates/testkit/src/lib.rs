@@ -35,6 +35,7 @@ pub mod recorder;
 pub mod recordings;
 mod server;
 pub mod sources;
+mod test_database;
 mod tokens;
 pub mod traffic;
 mod watched_check;

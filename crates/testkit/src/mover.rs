@@ -8,10 +8,11 @@ use noetl_domain::shard::bucket_of;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
+use tokio::time::timeout;
 
 use super::feed::Key;
 use super::worker::event_with;
-use super::{Deployment, Server};
+use super::{Deployment, Server, WAIT_TIMEOUT};
 
 /// Lines of the standard error of a running command.
 pub type ErrorLines = Lines<BufReader<ChildStderr>>;
@@ -40,12 +41,17 @@ pub fn started(deployment: &Deployment, buckets: &BTreeSet<u16>, to: u16) -> (Ch
 
 /// Reads until a line that contains the text.
 pub async fn until_line(lines: &mut ErrorLines, text: &str) {
-    while let Some(line) = lines.next_line().await.unwrap() {
-        if line.contains(text) {
-            return;
+    let read = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            // For the output of a failed test.
+            eprintln!("{line}");
+            if line.contains(text) {
+                return;
+            }
         }
-    }
-    panic!("no line contains {text:?}");
+        panic!("no line contains {text:?}");
+    };
+    timeout(WAIT_TIMEOUT, read).await.unwrap_or_else(|_| panic!("no line contained {text:?} in time"));
 }
 
 /// Returns the bucket of an execution.

@@ -12,7 +12,7 @@ use super::progress::Progress;
 use noetl_domain::shard::{Barrier, ShardIndex};
 use noetl_runtime::crash_point;
 use noetl_storage::error::StorageError;
-use noetl_storage::moves::fence;
+use noetl_storage::moves::fence::{self, Writers};
 use noetl_storage::moves::journal::{self, Move, MoveState};
 use noetl_storage::moves::transfer::Published;
 use noetl_storage::pools::{Database, Databases};
@@ -21,7 +21,7 @@ use noetl_storage::pools::{Database, Databases};
 const TOGETHER: usize = 16;
 /// Time from the fence to the seal. A group that takes longer is tried again.
 const FENCED_FOR: Duration = Duration::from_millis(700);
-/// Time to wait for writers that began before the fence.
+/// Time from the fence within which writers that began earlier must end.
 const WRITERS_WITHIN: Duration = Duration::from_millis(500);
 /// Time from the fence within which the events of the source must be published.
 const PUBLISHED_WITHIN: Duration = Duration::from_millis(600);
@@ -120,7 +120,7 @@ async fn attempt(
         return Ok(postponed("another process changed the moves", false));
     }
     crash_point::reach("shards_move.fencing");
-    let barrier = match timeout(FENCED_FOR, prepare(mover.database(source), copy, &fenced)).await {
+    let barrier = match timeout(FENCED_FOR, prepare(mover, source, copy, &fenced)).await {
         Ok(Ok(Ok(barrier))) => barrier,
         Ok(Ok(Err(reason))) => return Ok(postponed(reason, true)),
         Ok(Err(error)) => return Err(error),
@@ -192,21 +192,20 @@ async fn caught_up<'a>(
     }
 }
 
-/// Fences the buckets of a group, copies their last rows, and compares them. Returns the barrier, or the reason that the
-/// group can't be switched.
+/// Fences the buckets of a group, copies their last rows, compares them, and makes the old states of the target unusable.
+/// Returns the barrier, or the reason that the group can't be switched.
 async fn prepare(
-    source: &Database,
+    mover: &Mover,
+    source: ShardIndex,
     copy: &mut BucketCopy<'_>,
     group: &[Move],
 ) -> Result<Result<Option<Barrier>, &'static str>, MoveError> {
     let begun = Instant::now();
+    let (source, target) = (mover.database(source), mover.database(mover.target()));
     let writers = fence::raise(source, group).await?;
     crash_point::reach("shards_move.fenced");
-    while writers.run(source).await? {
-        if begun.elapsed() > WRITERS_WITHIN {
-            return Ok(Err("a transaction that writes to the source did not end in time"));
-        }
-        sleep(LOOK_AGAIN).await;
+    if !end_in_time(&writers, source, begun).await? {
+        return Ok(Err("a transaction that writes to the source did not end in time"));
     }
     copy.later(Some(group)).await?;
     let executions = copy.of(group);
@@ -228,7 +227,22 @@ async fn prepare(
         return Ok(Err("the copied rows differ from those of the source"));
     }
     crash_point::reach("shards_move.compared");
+    let writers = fence::outdate_states(target, group).await?;
+    if !end_in_time(&writers, target, begun).await? {
+        return Ok(Err("a transaction that writes to the target did not end in time"));
+    }
     Ok(Ok(barrier))
+}
+
+/// Waits until writers have ended, up to a time after the fence. Returns whether they have.
+async fn end_in_time(writers: &Writers, shard: &Database, fenced: Instant) -> Result<bool, StorageError> {
+    while writers.run(shard).await? {
+        if fenced.elapsed() > WRITERS_WITHIN {
+            return Ok(false);
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+    Ok(true)
 }
 
 /// Settles switched moves: opens their targets, and closes their sources.

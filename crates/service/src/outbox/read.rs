@@ -55,14 +55,7 @@ impl ReadOutbox for Outbox {
         request: &PageRequest<OutboxPosition>,
         scope: &Scope,
     ) -> Result<Listing<ListedRow>, ServiceError> {
-        for _ in 1..READS {
-            let version = self.databases.map().version();
-            let listing = self.list_once(filter, payloads, request, scope).await?;
-            if !self.databases.is_outdated(version).await {
-                return Ok(listing);
-            }
-        }
-        self.list_once(filter, payloads, request, scope).await
+        self.by_current_map(Result::is_err, || self.list_once(filter, payloads, request, scope)).await
     }
 
     #[tracing::instrument(level = "debug", name = "outbox.by_ids", skip_all, fields(count = ids.len()))]
@@ -72,14 +65,8 @@ impl ReadOutbox for Outbox {
         payloads: bool,
         scope: &Scope,
     ) -> HashMap<OutboxId, Result<ListedRow, ServiceError>> {
-        for _ in 1..READS {
-            let version = self.databases.map().version();
-            let found = self.by_ids_once(ids, payloads, scope).await;
-            if found.len() == ids.len() || !self.databases.is_outdated(version).await {
-                return found;
-            }
-        }
-        self.by_ids_once(ids, payloads, scope).await
+        let is_complete = |found: &HashMap<_, _>| found.len() == ids.len();
+        self.by_current_map(is_complete, || self.by_ids_once(ids, payloads, scope)).await
     }
 
     async fn unknown_ids(&self, field: &str, ids: &[OutboxId], scope: &Scope) -> Result<Vec<Rejection>, Rejection> {
@@ -96,18 +83,27 @@ impl ReadOutbox for Outbox {
 
     #[tracing::instrument(level = "debug", name = "outbox.total", skip_all)]
     async fn total(&self, filter: &OutboxFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
-        for _ in 1..READS {
-            let version = self.databases.map().version();
-            let total = self.total_once(filter, limit, scope).await?;
-            if !self.databases.is_outdated(version).await {
-                return Ok(total);
-            }
-        }
-        self.total_once(filter, limit, scope).await
+        self.by_current_map(Result::is_err, || self.total_once(filter, limit, scope)).await
     }
 }
 
 impl Outbox {
+    /// Reads up to [`READS`] times, until a result is final or was read by the current bucket map.
+    async fn by_current_map<T, Read: Future<Output = T>>(
+        &self,
+        is_final: impl Fn(&T) -> bool,
+        read: impl Fn() -> Read,
+    ) -> T {
+        for _ in 1..READS {
+            let version = self.databases.map().version();
+            let result = read().await;
+            if is_final(&result) || !self.databases.is_outdated(version).await {
+                return result;
+            }
+        }
+        read().await
+    }
+
     async fn list_once(
         &self,
         filter: &OutboxFilter,

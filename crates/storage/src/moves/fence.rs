@@ -88,17 +88,17 @@ pub async fn raise(source: &Database, moves: &[Move]) -> Result<Writers, Storage
 pub struct Writers(Vec<String>);
 
 impl Writers {
-    /// Returns whether one of them has not ended.
-    pub async fn run(&self, source: &Database) -> Result<bool, StorageError> {
+    /// Returns whether one of them has not ended on their shard.
+    pub async fn run(&self, shard: &Database) -> Result<bool, StorageError> {
         if self.0.is_empty() {
             return Ok(false);
         }
-        let current = source.run(writers(source)).await?;
+        let current = shard.run(writers(shard)).await?;
         Ok(current.0.iter().any(|writer| self.0.contains(writer)))
     }
 }
 
-async fn writers(source: &Database) -> sqlx::Result<Writers> {
+async fn writers(shard: &Database) -> sqlx::Result<Writers> {
     let rows = sqlx::query_scalar!(
         r#"SELECT DISTINCT virtualtransaction AS "writer!" FROM pg_locks
            WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted AND pid IS DISTINCT FROM pg_backend_pid()
@@ -107,7 +107,7 @@ async fn writers(source: &Database) -> sqlx::Result<Writers> {
                   OR relation IN ('noetl.execution'::regclass, 'noetl.projection_snapshot'::regclass,
                                   'noetl.outbox'::regclass))"#
     );
-    Ok(Writers(rows.fetch_all(source.leases()).await?))
+    Ok(Writers(rows.fetch_all(shard.leases()).await?))
 }
 
 /// Seals the fences of moves. `Ok(false)`: the time of one has passed, or it has another attempt; nothing was changed.
@@ -155,15 +155,16 @@ pub async fn lift(source: &Database, moves: &[Move]) -> Result<(), StorageError>
     Ok(())
 }
 
-/// Opens the target of switched moves: deletes the fences that it has from times at which the buckets had left it.
+/// Makes the states unusable that were read from the target before now, if the buckets of moves have left it before.
+/// Returns the sessions that may store such a state as a usable one.
 ///
-/// A replica that was stopped since such an earlier time may still store the state of an execution, without the events
+/// A replica that was stopped since a bucket had left may still store the state of an execution, without the events
 /// that were written elsewhere. The moment of the state is before that of the changed anchor, so no fold starts with it
-/// ([`crate::snapshots`]). A shard without a feed has no anchor before. The anchor of a restored dump stays unchanged,
-/// as its states are stored without the database anyway.
-#[tracing::instrument(level = "debug", name = "sql.moves.open_target", skip_all, fields(database = %target.name()))]
-pub async fn open_target(target: &Database, moves: &[Move]) -> Result<(), StorageError> {
-    let (buckets, attempts) = (buckets(moves), attempts(moves));
+/// ([`crate::snapshots`]). A statement that began before the change does not see it; such a session must end while the
+/// target is fenced. A shard without a feed has no anchor before. The anchor of a restored dump stays unchanged, as its
+/// states are stored without the database anyway.
+#[tracing::instrument(level = "debug", name = "sql.moves.outdate_states", skip_all, fields(database = %target.name()))]
+pub async fn outdate_states(target: &Database, moves: &[Move]) -> Result<Writers, StorageError> {
     let anchor = sqlx::query!(
         "INSERT INTO noetl.tail_anchor AS anchor (singleton)
          SELECT true WHERE EXISTS (SELECT FROM noetl.bucket_fence AS fence
@@ -171,15 +172,26 @@ pub async fn open_target(target: &Database, moves: &[Move]) -> Result<(), Storag
                                      ON fence.bucket = given.bucket AND fence.attempt < given.attempt)
          ON CONFLICT (singleton) DO UPDATE SET tx_id = excluded.tx_id
          WHERE anchor.xmin::text::bigint = (anchor.tx_id::text::bigint & 4294967295)",
-        &buckets,
-        &attempts,
+        &buckets(moves),
+        &attempts(moves),
     );
-    target.run(anchor.execute(target.leases())).await?;
+    let work = async {
+        match anchor.execute(target.leases()).await?.rows_affected() {
+            0 => Ok(Writers(Vec::new())),
+            _ => writers(target).await,
+        }
+    };
+    target.run(work).await
+}
+
+/// Opens the target of switched moves: deletes the fences that it has from times at which the buckets had left it.
+#[tracing::instrument(level = "debug", name = "sql.moves.open_target", skip_all, fields(database = %target.name()))]
+pub async fn open_target(target: &Database, moves: &[Move]) -> Result<(), StorageError> {
     let delete = sqlx::query!(
         "DELETE FROM noetl.bucket_fence AS fence USING unnest($1::smallint[], $2::bigint[]) AS given (bucket, attempt)
          WHERE fence.bucket = given.bucket AND fence.attempt < given.attempt",
-        &buckets,
-        &attempts,
+        &buckets(moves),
+        &attempts(moves),
     );
     target.run(delete.execute(target.leases())).await?;
     Ok(())
