@@ -49,8 +49,9 @@ enum Command {
     /// Show the shards of the deployment, or change them.
     Shards(shards::Options),
     /// Run every housekeeping task once, on all databases: create the next event partitions, drop partitions that are
-    /// older than the retention, finish abandoned claims and registrations, purge expired claims and delivered outbox
-    /// rows. Running servers do the same at intervals, and the command may run at the same time. Prints a line for each
+    /// older than the retention, fill the list of executions, finish abandoned claims, registrations and moves of buckets,
+    /// delete the rows that moved buckets left, purge expired claims and delivered outbox rows, count outbox rows, and
+    /// read the names of the catalog. Running servers do the same at intervals, and the command may run at the same time. Prints a line for each
     /// task and database; fails if one failed.
     Maintain,
     /// Compare the cluster database, the shards and the streams, and print their differences. Running servers are not

@@ -407,6 +407,29 @@ async fn a_move_back_waits_for_statements_that_store_states_from_before_the_buck
 }
 
 #[tokio::test]
+async fn a_state_that_became_unusable_does_not_replace_a_later_one() {
+    let deployment = Deployment::start(2).await;
+    let held = HeldState::read(&deployment).await;
+    // As a bucket that returns to the shard does.
+    let outdate = "INSERT INTO noetl.tail_anchor AS anchor (singleton) VALUES (true)
+                   ON CONFLICT (singleton) DO UPDATE SET tx_id = excluded.tx_id";
+    run(&mut deployment.shard(0).await, outdate).await;
+    // The execution ends by an event with a smaller id than the last one.
+    let end = json!({ "type": "playbook.completed", "status": "COMPLETED" });
+    assert_eq!(held.server.project(&[event_with(held.id, held.id + 1000, &end)]).await["projected"], 1);
+    held.server.advance_projections(&[held.id]).await;
+    let status = async || -> String {
+        let listed = sqlx::query_scalar("SELECT upper(status) FROM noetl.execution WHERE execution_id = $1");
+        listed.bind(held.id).fetch_one(&mut deployment.shard(0).await).await.unwrap()
+    };
+    assert_eq!(status().await, "COMPLETED");
+    snapshots::save(&held.replica, &held.state).await.unwrap();
+    assert_eq!(status().await, "COMPLETED");
+    let state = held.server.execution_state(held.id).await;
+    assert_eq!(state["status"], "COMPLETED", "{state}");
+}
+
+#[tokio::test]
 async fn the_retention_does_nothing_on_a_shard_to_which_a_fenced_move_leads() {
     let deployment = Deployment::start(2).await;
     let executions = with_executions(&deployment, 1).await;

@@ -73,6 +73,24 @@ async fn migrating_a_migrated_database_changes_nothing() {
     assert_same(&shape(&mut deployment.shard(0).await).await, &before);
 }
 
+#[tokio::test]
+async fn a_database_with_migrations_of_a_later_version_is_served_and_its_migrations_stay() {
+    let deployment = Deployment::start(1).await;
+    let later = "INSERT INTO noetl._sqlx_migrations (version, description, success, checksum, execution_time)
+                 VALUES (9999, 'later', true, '', 0)";
+    run(&mut deployment.cluster().await, later).await;
+    run(&mut deployment.shard(0).await, later).await;
+    let before = shape(&mut deployment.shard(0).await).await;
+    let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
+    assert_eq!(plan, "the cluster database: nothing to change\nshard 0: nothing to change\n");
+    migrate_with(&deployment, None).await;
+    assert_same(&shape(&mut deployment.shard(0).await).await, &before);
+    let stored = rows(&mut deployment.shard(0).await, "SELECT description FROM noetl._sqlx_migrations").await;
+    assert!(stored.contains(&"later".to_owned()), "{stored:?}");
+    let server = deployment.replica().await;
+    server.start_execution().await;
+}
+
 /// Runs `migrate` with an argument, and returns its standard output and its log.
 async fn migrate_with(deployment: &Deployment, argument: Option<&str>) -> (String, String) {
     let mut command = deployment.command("migrate");

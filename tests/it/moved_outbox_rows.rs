@@ -15,7 +15,7 @@ use noetl_testkit::feed::run;
 use noetl_testkit::mover::{buckets, kill_at, moved, with_executions};
 use noetl_testkit::outbox::{ids, reference};
 use noetl_testkit::{Deployment, QUIET};
-use noetl_use_cases::outbox::{ChangeRows, ClaimRef, FailedDelivery, ReadOutbox, SettleClaims};
+use noetl_use_cases::outbox::{ChangeRows, Claim, ClaimRef, ClaimRows, FailedDelivery, ReadOutbox, SettleClaims};
 use serde_json::{Value, json};
 
 const ANY: Scope = Scope::Unrestricted;
@@ -149,9 +149,9 @@ async fn used_by_old_ids(is_announced: bool, killed_at: Option<&str>) {
 #[tokio::test]
 async fn rows_are_settled_by_their_old_ids_with_the_map_of_before_the_switch() {
     tokio::join!(
-        used_by_old_ids(true, Some("shards_move.switched")),
+        used_by_old_ids(true, Some("shards_move.opened")),
         used_by_old_ids(true, None),
-        used_by_old_ids(false, Some("shards_move.switched")),
+        used_by_old_ids(false, Some("shards_move.opened")),
         used_by_old_ids(false, None),
     );
 }
@@ -187,7 +187,40 @@ async fn retried_by_old_id(killed_at: Option<&str>) {
 
 #[tokio::test]
 async fn rows_are_read_and_retried_by_their_old_ids_with_the_map_of_before_the_switch() {
-    tokio::join!(retried_by_old_id(Some("shards_move.switched")), retried_by_old_id(None));
+    tokio::join!(retried_by_old_id(Some("shards_move.opened")), retried_by_old_id(None));
+}
+
+#[tokio::test]
+async fn copied_rows_can_t_be_taken_on_the_target_before_the_switch() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let executions = with_executions(&deployment, &server, 1).await;
+    assert!(server.stop().await.success());
+    // A process that does not know of the move, as one that lost its connection to the cluster database.
+    let process = Process::start(&deployment).await;
+    kill_at(&deployment, &executions, "shards_move.last_rows").await;
+    assert_eq!(deployment.outbox(1).await.len(), 2, "the rows are copied");
+    let claim = Claim {
+        limit: 10,
+        lease_seconds: 60,
+        shard: Some(1),
+        max_attempts: None,
+        subjects: None,
+        claimant: Some("old".to_owned()),
+    };
+    let claimed = process.run(process.outbox.claim(claim, &ANY)).await.unwrap();
+    assert!(claimed.rows.is_empty(), "{claimed:?}");
+    // Another program, as NoETL's own publisher.
+    let publish = "UPDATE noetl.outbox SET status = 'PUBLISHED' WHERE status = 'PENDING'";
+    let refused = sqlx::query(publish).execute(&mut deployment.shard(1).await).await.unwrap_err();
+    assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "NB001", "{refused}");
+    // An aborted move leaves no row, and the bucket can be moved later.
+    moved(&deployment, &buckets(&executions), 1, &["--abort"]).await;
+    assert_eq!(deployment.outbox(1).await.len(), 0);
+    moved(&deployment, &buckets(&executions), 1, &[]).await;
+    let server = deployment.replica_with(&QUIET).await;
+    assert_eq!(ids(&server.claim(json!({ "limit": 10 })).await).len(), 2, "each row once");
+    assert_eq!(server.claim(json!({ "limit": 10, "shard": 0 })).await["claims"], json!([]));
 }
 
 /// Runs the housekeeping tasks once.

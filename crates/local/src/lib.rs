@@ -30,6 +30,7 @@ use nix::unistd::geteuid;
 
 pub use self::error::LocalError;
 pub use self::nats::{NatsOptions, NatsServer};
+pub use self::port::free_port;
 pub use self::postgres::{Postgres, PostgresOptions};
 
 use self::env_file::EnvFile;

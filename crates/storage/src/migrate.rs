@@ -26,6 +26,8 @@ static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrator = sqlx::migrate!("../../migrations");
     migrator.dangerous_set_table_name("noetl._sqlx_migrations");
     migrator.create_schema("noetl");
+    // A later version's migrations only add, so they stay when a deployment returns to this version.
+    migrator.set_ignore_missing(true);
     migrator
 });
 /// Pause between two attempts to take the migration lock.

@@ -1,10 +1,11 @@
 //! A cluster of three brokers on loopback. Each broker is a process with its own store.
 
-use std::net::TcpListener;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 
 use async_nats::jetstream::{self, stream::Info};
+use noetl_local::free_port;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -25,9 +26,11 @@ pub fn broker(port: u16, store: &Path) -> Command {
 
 /// Returns free ports of 127.0.0.1, all different.
 pub fn free_ports(count: usize) -> Vec<u16> {
-    // All listeners are open at the same time, so that the ports are different.
-    let free: Vec<_> = (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap()).collect();
-    free.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+    let mut ports = BTreeSet::new();
+    while ports.len() < count {
+        ports.insert(free_port().unwrap());
+    }
+    ports.into_iter().collect()
 }
 
 /// Brokers of one cluster, named `n0` to `n2`. Dropping the value kills them.

@@ -47,7 +47,7 @@ impl Drop for TestDatabase {
             return;
         }
         let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        // The test's runtime can't be entered again.
+        // The test's runtime can't wait here, so another thread has a runtime of its own.
         let dropped = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

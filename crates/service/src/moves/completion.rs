@@ -49,10 +49,12 @@ pub async fn complete(databases: &Databases) -> Result<Completed, ServiceError> 
     if !fenced.is_empty() {
         copying.extend(journal::unfence(databases.cluster(), &fenced).await?);
     }
+    // A shard that fails does not delay the moves between others.
+    let mut outcome = finish(databases, &switched).await;
     for (source, moves) in by_source(copying) {
-        fence::lift(&databases.shards()[usize::from(source)], &moves).await?;
+        outcome = fence::lift(&databases.shards()[usize::from(source)], &moves).await.and(outcome);
     }
-    finish(databases, &switched).await?;
+    outcome?;
     let mut cleanable = journal::cleanable(databases.cluster(), KEPT_SECONDS).await?;
     cleanable.retain(is_known);
     let mut cleaned = 0;

@@ -15,7 +15,7 @@ use noetl_storage::moves::residue;
 use noetl_storage::moves::transfer::Transfer;
 use noetl_storage::pools::{Database, Databases};
 
-/// Time between two attempts to take the locks, and between two looks at the replicas' maps.
+/// Time between two attempts to take the locks, and between two probes of the replicas' maps.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Time to wait for the locks of the shards.
 const LOCKS_WITHIN: Duration = Duration::from_mins(2);

@@ -59,7 +59,8 @@ impl Mover {
         is_repetition: bool,
         report: &(dyn Fn(Progress) + Sync),
     ) -> Result<(), MoveError> {
-        fence::create_triggers(self.database(source)).await?;
+        fence::create_triggers(self.database(source), &fence::OF_SOURCE).await?;
+        fence::create_triggers(self.database(self.target), &fence::OF_TARGET).await?;
         self.create_partitions(source).await?;
         crash_point::reach("shards_move.prepared");
         let mut moves: Vec<Move> = self.open_moves().await?.into_iter().filter(|one| one.source == source).collect();
@@ -68,6 +69,7 @@ impl Mover {
         for one in &mut moves {
             one.state = MoveState::Copying;
         }
+        fence::close_target(self.database(self.target), &moves).await?;
         let mut copy = BucketCopy::new(self, source, transfer, moves, is_repetition).await?;
         copy.all(report).await?;
         switch_all(self, source, copy, report).await

@@ -21,14 +21,14 @@ use noetl_storage::pools::{Database, Databases};
 const TOGETHER: usize = 16;
 /// Time from the fence to the seal. A group that takes longer is tried again.
 const FENCED_FOR: Duration = Duration::from_millis(700);
-/// Time from the fence within which writers that began earlier must end.
+/// Time from the fence within which writers of the source that began earlier must end.
 const WRITERS_WITHIN: Duration = Duration::from_millis(500);
-/// Time from the fence within which the events of the source must be published.
+/// Time from the fence within which the events of the source must be published, and writers of the target must end.
 const PUBLISHED_WITHIN: Duration = Duration::from_millis(600);
 /// Time within which the sessions of the copy must show, under the seal, that they hold their locks.
 const LOCKS_WITHIN: Duration = Duration::from_millis(300);
-/// Pause between two looks at the writers or at the feed.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Pause between two probes of the writers or of the feed.
+const PROBE_AGAIN: Duration = Duration::from_millis(5);
 /// Pause between two attempts to return a group to the state before its fence.
 const RESTORE_AGAIN: Duration = Duration::from_millis(200);
 /// First pause after a group that could not be switched; it doubles each time.
@@ -163,10 +163,11 @@ async fn restore(mover: &Mover, source: ShardIndex, group: &[Move]) -> Result<Ve
         return Err(MoveError::Aborted(aborted.bucket));
     }
     let copying = journal::unfence(mover.cluster(), &stored).await?;
-    fence::lift(mover.database(source), &copying).await?;
+    let lifted = fence::lift(mover.database(source), &copying).await;
     let mut switched = journal::stored(mover.cluster(), group).await?;
     switched.retain(|one| one.state == MoveState::Switched);
     finish(mover.databases(), &switched).await?;
+    lifted?;
     Ok(copying)
 }
 
@@ -192,8 +193,8 @@ async fn caught_up<'a>(
     }
 }
 
-/// Fences the buckets of a group, copies their last rows, compares them, and makes the old states of the target unusable.
-/// Returns the barrier, or the reason that the group can't be switched.
+/// Fences the buckets of a group, copies their last rows, makes the old states of the target unusable, and compares the
+/// rows. Returns the barrier, or the reason that the group can't be switched.
 async fn prepare(
     mover: &Mover,
     source: ShardIndex,
@@ -204,13 +205,14 @@ async fn prepare(
     let (source, target) = (mover.database(source), mover.database(mover.target()));
     let writers = fence::raise(source, group).await?;
     crash_point::reach("shards_move.fenced");
-    if !end_in_time(&writers, source, begun).await? {
+    if !end_in_time(&writers, source, begun + WRITERS_WITHIN).await? {
         return Ok(Err("a transaction that writes to the source did not end in time"));
     }
     copy.later(Some(group)).await?;
     let executions = copy.of(group);
     copy.transfer.copy_executions(&executions).await?;
     copy.transfer.copy_outbox(group, &executions).await?;
+    let writers = fence::outdate_states(target, group).await?;
     crash_point::reach("shards_move.last_rows");
     let barrier = loop {
         match copy.transfer.published(group).await? {
@@ -219,7 +221,7 @@ async fn prepare(
             Published::Waiting if begun.elapsed() > PUBLISHED_WITHIN => {
                 return Ok(Err("the source's events are not published"));
             }
-            Published::Waiting => sleep(LOOK_AGAIN).await,
+            Published::Waiting => sleep(PROBE_AGAIN).await,
         }
     };
     if let Some(table) = copy.transfer.difference(&executions).await? {
@@ -227,25 +229,25 @@ async fn prepare(
         return Ok(Err("the copied rows differ from those of the source"));
     }
     crash_point::reach("shards_move.compared");
-    let writers = fence::outdate_states(target, group).await?;
-    if !end_in_time(&writers, target, begun).await? {
+    if !end_in_time(&writers, target, begun + PUBLISHED_WITHIN).await? {
         return Ok(Err("a transaction that writes to the target did not end in time"));
     }
     Ok(Ok(barrier))
 }
 
-/// Waits until writers have ended, up to a time after the fence. Returns whether they have.
-async fn end_in_time(writers: &Writers, shard: &Database, fenced: Instant) -> Result<bool, StorageError> {
+/// Waits until writers have ended, up to a time. Returns whether they have.
+async fn end_in_time(writers: &Writers, shard: &Database, limit: Instant) -> Result<bool, StorageError> {
     while writers.run(shard).await? {
-        if fenced.elapsed() > WRITERS_WITHIN {
+        if Instant::now() > limit {
             return Ok(false);
         }
-        sleep(LOOK_AGAIN).await;
+        sleep(PROBE_AGAIN).await;
     }
     Ok(true)
 }
 
-/// Settles switched moves: opens their targets, and closes their sources.
+/// Settles switched moves: opens their targets, and closes their sources. A shard that fails does not delay the moves
+/// between others; the last error is returned.
 pub(super) async fn finish(databases: &Databases, moves: &[Move]) -> Result<(), StorageError> {
     if moves.is_empty() {
         return Ok(());
@@ -255,13 +257,23 @@ pub(super) async fn finish(databases: &Databases, moves: &[Move]) -> Result<(), 
     let of = |(source, target)| -> Vec<Move> {
         moves.iter().filter(|one| (one.source, one.target) == (source, target)).copied().collect()
     };
-    for pair in &pairs {
-        fence::open_target(shard(pair.1), &of(*pair)).await?;
+    let (mut opened, mut closed, mut outcome) = (Vec::new(), Vec::new(), Ok(()));
+    for pair in pairs {
+        match fence::open_target(shard(pair.1), &of(pair)).await {
+            Ok(()) => opened.push(pair),
+            Err(error) => outcome = Err(error),
+        }
     }
     crash_point::reach("shards_move.opened");
-    for pair in &pairs {
-        fence::close_source(shard(pair.0), &of(*pair)).await?;
+    for pair in opened {
+        match fence::close_source(shard(pair.0), &of(pair)).await {
+            Ok(()) => closed.extend(of(pair)),
+            Err(error) => outcome = Err(error),
+        }
     }
     crash_point::reach("shards_move.closed");
-    journal::settle(databases.cluster(), moves).await
+    if !closed.is_empty() {
+        journal::settle(databases.cluster(), &closed).await?;
+    }
+    outcome
 }

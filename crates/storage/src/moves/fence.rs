@@ -1,5 +1,5 @@
-//! Fences of buckets on the shard that they leave: a trigger refuses the rows of a fenced bucket
-//! (`noetl.check_bucket_fence`).
+//! Fences of buckets: a trigger refuses the rows of a bucket on the shard that it leaves, and on a shard to which it is
+//! being copied (`noetl.check_bucket_fence`).
 //!
 //! From the commit of the fence, no statement that begins writes to the bucket. Those that began before may have looked
 //! before the commit. Such a statement holds `ROW EXCLUSIVE` on its table since before it looked, until its transaction
@@ -18,7 +18,11 @@ use crate::pools::Database;
 pub const FENCE: Duration = Duration::from_secs(3);
 /// Attempts to get the locks for the triggers.
 const ATTEMPTS: u32 = 30;
-/// Tables with triggers, and the changes that they refuse.
+/// Tables of a source with triggers.
+pub const OF_SOURCE: [&str; 4] = ["event", "execution", "projection_snapshot", "outbox"];
+/// Tables of a target with triggers. Programs that do not know the map use the rows of this table.
+pub const OF_TARGET: [&str; 1] = ["outbox"];
+/// Triggers of each table, and the changes that they refuse.
 const FENCED: [(&str, &str, &str); 5] = [
     ("event", "bucket_fence", "INSERT OR UPDATE"),
     ("execution", "bucket_fence", "INSERT OR UPDATE OR DELETE"),
@@ -27,13 +31,13 @@ const FENCED: [(&str, &str, &str); 5] = [
     ("outbox", "bucket_fence_delete", "DELETE"),
 ];
 
-/// Creates the triggers on a shard that has none.
+/// Creates the triggers on tables of a shard that have none.
 #[tracing::instrument(level = "debug", name = "sql.moves.create_triggers", skip_all, fields(database = %shard.name()))]
-pub async fn create_triggers(shard: &Database) -> Result<(), StorageError> {
+pub async fn create_triggers(shard: &Database, tables: &[&str]) -> Result<(), StorageError> {
     let work = async {
         let mut connection = shard.connect().await?;
         sqlx::raw_sql(SHORT_WAIT).execute(&mut connection).await?;
-        for (table, name, changes) in FENCED {
+        for (table, name, changes) in FENCED.into_iter().filter(|(table, ..)| tables.contains(table)) {
             let exists = sqlx::query_scalar!(
                 r#"SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = ('noetl.' || $1::text)::regclass AND tgname = $2)
                        AS "exists!""#,
@@ -53,6 +57,28 @@ pub async fn create_triggers(shard: &Database) -> Result<(), StorageError> {
         connection.close().await
     };
     work.await.map_err(|error: sqlx::Error| shard.failed(error))
+}
+
+/// Fences the buckets of moves on their target, as if they had left it, until [`open_target`]. So no other program, and no
+/// replica with an earlier map, takes a copied outbox row. After an abortion, the fences stay. Their attempt is the last
+/// one before those of the move.
+#[tracing::instrument(level = "debug", name = "sql.moves.close_target", skip_all, fields(database = %target.name()))]
+pub async fn close_target(target: &Database, moves: &[Move]) -> Result<(), StorageError> {
+    let ids: Vec<i64> = moves.iter().map(|one| one.id).collect();
+    let sources: Vec<i16> = moves.iter().map(|one| one.source.cast_signed()).collect();
+    let insert = sqlx::query!(
+        "INSERT INTO noetl.bucket_fence AS fence (bucket, attempt, sealed, moved_to)
+         SELECT bucket, move_id * 1000000, true, source
+         FROM unnest($1::smallint[], $2::bigint[], $3::smallint[]) AS given (bucket, move_id, source) ORDER BY bucket
+         ON CONFLICT (bucket) DO UPDATE
+         SET attempt = excluded.attempt, sealed = true, moved_to = excluded.moved_to
+         WHERE fence.moved_to IS NULL AND fence.attempt < excluded.attempt",
+        &buckets(moves),
+        &ids,
+        &sources,
+    );
+    target.run(insert.execute(target.leases())).await?;
+    Ok(())
 }
 
 /// Fences the buckets of moves on their source, and returns the sessions that may write to them meanwhile. Waits up to
@@ -161,7 +187,7 @@ pub async fn lift(source: &Database, moves: &[Move]) -> Result<(), StorageError>
 /// A replica that was stopped since a bucket had left may still store the state of an execution, without the events
 /// that were written elsewhere. The moment of the state is before that of the changed anchor, so no fold starts with it
 /// ([`crate::snapshots`]). A statement that began before the change does not see it; such a session must end while the
-/// target is fenced. A shard without a feed has no anchor before. The anchor of a restored dump stays unchanged, as its
+/// target is fenced. A fence of [`close_target`] does not count: the bucket was never there. A shard without a feed has no anchor before. The anchor of a restored dump stays unchanged, as its
 /// states are stored without the database anyway.
 #[tracing::instrument(level = "debug", name = "sql.moves.outdate_states", skip_all, fields(database = %target.name()))]
 pub async fn outdate_states(target: &Database, moves: &[Move]) -> Result<Writers, StorageError> {
@@ -169,7 +195,8 @@ pub async fn outdate_states(target: &Database, moves: &[Move]) -> Result<Writers
         "INSERT INTO noetl.tail_anchor AS anchor (singleton)
          SELECT true WHERE EXISTS (SELECT FROM noetl.bucket_fence AS fence
                                    JOIN unnest($1::smallint[], $2::bigint[]) AS given (bucket, attempt)
-                                     ON fence.bucket = given.bucket AND fence.attempt < given.attempt)
+                                     ON fence.bucket = given.bucket AND fence.attempt < given.attempt
+                                   WHERE fence.attempt % 1000000 > 0)
          ON CONFLICT (singleton) DO UPDATE SET tx_id = excluded.tx_id
          WHERE anchor.xmin::text::bigint = (anchor.tx_id::text::bigint & 4294967295)",
         &buckets(moves),
@@ -184,7 +211,8 @@ pub async fn outdate_states(target: &Database, moves: &[Move]) -> Result<Writers
     target.run(work).await
 }
 
-/// Opens the target of switched moves: deletes the fences that it has from times at which the buckets had left it.
+/// Opens the target of switched moves: deletes the fences of [`close_target`], and those from times at which the buckets
+/// had left it.
 #[tracing::instrument(level = "debug", name = "sql.moves.open_target", skip_all, fields(database = %target.name()))]
 pub async fn open_target(target: &Database, moves: &[Move]) -> Result<(), StorageError> {
     let delete = sqlx::query!(

@@ -222,12 +222,19 @@ impl<'a> Transfer<'a> {
     /// constant.
     pub async fn published(&mut self, moves: &[Move]) -> Result<Published, StorageError> {
         let cursor = sqlx::query!(
-            r#"SELECT feed_id, feed_epoch, last_sequence, done::text AS "done!", pg_current_snapshot()::text AS "now!"
-               FROM noetl.tail_cursor"#
+            r#"SELECT feed_id, feed_epoch, last_sequence, done::text AS "done!", pg_current_snapshot()::text AS "now!",
+                      (control.system_identifier <> cursor.system_identifier
+                       OR ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer <> cursor.timeline
+                       OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot())) AS "changed!"
+               FROM noetl.tail_cursor AS cursor, pg_control_system() AS control"#
         );
         let connection = &mut self.source.connection;
         let cursor = cursor.fetch_optional(&mut *connection).await.map_err(|error| self.source.shard.failed(error))?;
         let Some(cursor) = cursor else { return Ok(Published::NoFeed) };
+        if cursor.changed {
+            // The database was restored or promoted, and the feed has not continued on it.
+            return Ok(Published::Waiting);
+        }
         let parse = |text: &str| {
             text.parse::<TxSnapshot>().map_err(|malformed| self.source.shard.corrupt(format!("{malformed}")))
         };

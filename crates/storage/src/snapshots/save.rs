@@ -154,7 +154,10 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
                  -- What can't be used says nothing of its moment that could be compared with.
                  WHEN standing.checksum = EXCLUDED.meta ->> 'unusable' THEN true
                  WHEN standing.meta ->> 'as_of' IS NULL THEN true
-                 WHEN standing.meta ->> 'system' IS DISTINCT FROM EXCLUDED.meta ->> 'system' THEN true
+                 -- A state that became unusable was read on this server, so its moment can be compared.
+                 WHEN standing.meta ->> 'system' IS DISTINCT FROM EXCLUDED.meta ->> 'system'
+                     AND (EXCLUDED.meta ->> 'system' <> '' OR standing.meta ->> 'system' IS DISTINCT FROM (
+                              SELECT system_identifier::text FROM pg_control_system())) THEN true
                  ELSE (pg_snapshot_xmax((EXCLUDED.meta ->> 'as_of')::pg_snapshot),
                        -(SELECT count(*) FROM pg_snapshot_xip((EXCLUDED.meta ->> 'as_of')::pg_snapshot)))
                     > (pg_snapshot_xmax((standing.meta ->> 'as_of')::pg_snapshot),
