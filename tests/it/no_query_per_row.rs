@@ -6,9 +6,10 @@ use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-/// Number of measurements per size, each with rows that are not cached. The smallest count is not increased by
-/// background tasks.
+/// Number of measurements of a few rows, which are not cached. The smallest count is not increased by background tasks.
 const TRIALS: i64 = 6;
+/// Maximum number of measurements of many rows, which end at the first one that is not increased.
+const MAX_TRIALS: i64 = 20;
 const SMALL: i64 = 2;
 const LARGE: i64 = 100;
 
@@ -185,27 +186,24 @@ async fn cost(server: &Server, query: &str, prefix: &str) -> (i64, Vec<Value>) {
     (statements, list["nodes"].as_array().unwrap().clone())
 }
 
-/// Returns the smallest number of statements of the query for complete lists of `count` rows.
-async fn least(server: &Server, seed: &mut Seed, query: &str, name: &str, count: i64, lists: &[&str]) -> i64 {
+/// Returns the smallest number of statements of measurements, up to the first one that is not more than `enough`.
+async fn least(trials: i64, enough: i64, mut measure: impl AsyncFnMut(i64) -> i64) -> i64 {
     let mut least = i64::MAX;
-    for trial in 0..TRIALS {
-        let prefix = format!("{name}{count}-{trial}/");
-        if name == ENTRY {
-            seed.entries(&prefix, count).await;
-        } else {
-            seed.rows(&prefix, count).await;
+    for trial in 0..trials {
+        least = least.min(measure(trial).await);
+        if least <= enough {
+            break;
         }
-        let (statements, nodes) = cost(server, query, &prefix).await;
-        assert_eq!(i64::try_from(nodes.len()).unwrap(), count);
-        for node in &nodes {
-            assert!(name == ENTRY || node["catalogEntry"]["path"].is_string(), "{node}");
-            for list in lists {
-                assert_eq!(node[list]["nodes"].as_array().unwrap().len(), 2, "{node}");
-            }
-        }
-        least = least.min(statements);
     }
     least
+}
+
+/// Compares the numbers of statements of measurements of a few rows and of many.
+async fn compare(mut measure: impl AsyncFnMut(i64, i64) -> i64) {
+    let small = least(TRIALS, 0, async |trial| measure(SMALL, trial).await).await;
+    let large = least(MAX_TRIALS, small, async |trial| measure(LARGE, trial).await).await;
+    assert!(small > 0, "no statement was counted");
+    assert_eq!(small, large, "statements for {SMALL} and for {LARGE} rows");
 }
 
 async fn check(query: &str, name: &str, lists: &[&str]) {
@@ -213,10 +211,24 @@ async fn check(query: &str, name: &str, lists: &[&str]) {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
     let mut seed = Seed::new(&deployment).await;
-    let small = least(&server, &mut seed, query, name, SMALL, lists).await;
-    let large = least(&server, &mut seed, query, name, LARGE, lists).await;
-    assert!(small > 0, "no statement was counted");
-    assert_eq!(small, large, "statements for {SMALL} and for {LARGE} rows");
+    compare(async |count, trial| {
+        let prefix = format!("{name}{count}-{trial}/");
+        if name == ENTRY {
+            seed.entries(&prefix, count).await;
+        } else {
+            seed.rows(&prefix, count).await;
+        }
+        let (statements, nodes) = cost(&server, query, &prefix).await;
+        assert_eq!(i64::try_from(nodes.len()).unwrap(), count);
+        for node in &nodes {
+            assert!(name == ENTRY || node["catalogEntry"]["path"].is_string(), "{node}");
+            for list in lists {
+                assert_eq!(node[list]["nodes"].as_array().unwrap().len(), 2, "{node}");
+            }
+        }
+        statements
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -253,20 +265,17 @@ async fn check_edges(query: &str, name: &str, edges: &[&str]) {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
     let mut seed = Seed::new(&deployment).await;
-    let mut least = [i64::MAX; 2];
-    for (least, count) in least.iter_mut().zip([SMALL, LARGE]) {
-        for trial in 0..TRIALS {
-            let prefix = format!("{name}{count}-{trial}/");
-            write_logs(&mut seed, &prefix, count).await;
-            let (statements, nodes) = cost(&server, query, &prefix).await;
-            assert_eq!(i64::try_from(nodes.len()).unwrap(), count);
-            for node in &nodes {
-                assert!(edges.iter().all(|edge| node[edge].is_object()), "{node}");
-            }
-            *least = statements.min(*least);
+    compare(async |count, trial| {
+        let prefix = format!("{name}{count}-{trial}/");
+        write_logs(&mut seed, &prefix, count).await;
+        let (statements, nodes) = cost(&server, query, &prefix).await;
+        assert_eq!(i64::try_from(nodes.len()).unwrap(), count);
+        for node in &nodes {
+            assert!(edges.iter().all(|edge| node[edge].is_object()), "{node}");
         }
-    }
-    assert!(least[0] > 0 && least[0] == least[1], "statements for {SMALL} and for {LARGE} rows: {least:?}");
+        statements
+    })
+    .await;
 }
 
 #[tokio::test]
