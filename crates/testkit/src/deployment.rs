@@ -38,7 +38,7 @@ impl Deployment {
     }
 
     /// Returns the name of a database on the shared server that has the tables of a shard and was never part of a
-    /// deployment. The first test that uses a build of the program creates it. Copying it takes a tenth of the time of a migration.
+    /// deployment. The first test that uses a build of the program creates it; the others copy it.
     async fn migrated_template() -> String {
         let program = binary().metadata().unwrap();
         let template = format!("migrated_{}_{}_{}", program.size(), program.mtime(), program.mtime_nsec());

@@ -187,8 +187,8 @@ pub async fn lift(source: &Database, moves: &[Move]) -> Result<(), StorageError>
 /// A replica that was stopped since a bucket had left may still store the state of an execution, without the events
 /// that were written elsewhere. The moment of the state is before that of the changed anchor, so no fold starts with it
 /// ([`crate::snapshots`]). A statement that began before the change does not see it; such a session must end while the
-/// target is fenced. A fence of [`close_target`] does not count: the bucket was never there. A shard without a feed has no anchor before. The anchor of a restored dump stays unchanged, as its
-/// states are stored without the database anyway.
+/// target is fenced. A fence of [`close_target`] does not count: the bucket was never there. A shard without a feed has
+/// no anchor before. The anchor of a restored dump stays unchanged, as its states are stored without the database anyway.
 #[tracing::instrument(level = "debug", name = "sql.moves.outdate_states", skip_all, fields(database = %target.name()))]
 pub async fn outdate_states(target: &Database, moves: &[Move]) -> Result<Writers, StorageError> {
     let anchor = sqlx::query!(
