@@ -17,7 +17,10 @@ async fn foreign_messages_inside_a_batch_are_reported_and_shift_no_event() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    let writing = deployment.commit(7, 1..=EVENTS);
+    // The broker shows a stream shortly before the stream accepts messages.
+    deployment.commit(7, 1..=1).await;
+    deployment.until_published(1).await;
+    let writing = deployment.commit(7, 2..=EVENTS);
     tokio::join!(writing, publish_foreign(&deployment, 100));
     publish_foreign(&deployment, 1).await;
     deployment.commit(7, EVENTS + 1..=EVENTS + 5).await;

@@ -305,6 +305,9 @@ impl Deployment {
             (begun == i64::try_from(self.shard_dsns.len()).unwrap()).then_some(())
         })
         .await;
+        for shard in 0..self.shard_dsns.len() {
+            eventually("the stream of the feed exists", async || self.find_stream(shard).await.ok()).await;
+        }
     }
 
     /// Returns the name of the replica that publishes a shard's events.
@@ -315,10 +318,14 @@ impl Deployment {
 
     /// Connects to the broker and returns a shard's stream.
     pub async fn stream(&self, shard: usize) -> (jetstream::Context, jetstream::stream::Stream) {
+        self.find_stream(shard).await.unwrap()
+    }
+
+    async fn find_stream(&self, shard: usize) -> Result<(jetstream::Context, jetstream::stream::Stream), async_nats::Error> {
         let name = if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") };
-        let context = jetstream::new(async_nats::connect(self.nats.url()).await.unwrap());
-        let stream = context.get_stream(name).await.unwrap();
-        (context, stream)
+        let context = jetstream::new(async_nats::connect(self.nats.url()).await?);
+        let stream = context.get_stream(name).await?;
+        Ok((context, stream))
     }
 
     /// Returns the events of a shard's stream, in stream order.
