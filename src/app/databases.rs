@@ -9,6 +9,7 @@ use super::error::AppError;
 use crate::config::{Config, DatabaseSettings};
 use crate::tasks::partitions;
 use noetl_domain::shard::{ShardIndex, ShardMap};
+use noetl_runtime::clock;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::migrate::{self, Step};
 use noetl_storage::pools::{Database, Databases};
@@ -121,7 +122,8 @@ pub(super) async fn connect(settings: &DatabaseSettings, pool_size: u32) -> Resu
         }
     }
     let configured = u16::try_from(shards.len()).unwrap_or(u16::MAX);
+    let asked_at = clock::now();
     let map = shard_map::load(&cluster, configured).await??;
     identify(&cluster, &shards, Uuid::nil()).await?;
-    Ok(Databases::new(cluster, shards, map))
+    Ok(Databases::new(cluster, shards, map, asked_at))
 }

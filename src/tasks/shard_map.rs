@@ -8,9 +8,9 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use noetl_runtime::causes::WithCauses;
+use noetl_runtime::clock;
 use noetl_service::ids::Ids;
 use noetl_storage::pools::Databases;
-use noetl_storage::shard_map;
 use noetl_use_cases::error::ServiceError;
 
 /// Time between two reads while no bucket is being moved.
@@ -50,15 +50,12 @@ pub async fn run(databases: Databases, ids: Arc<Ids>, stop: CancellationToken) {
 /// Reads the map if its version has changed, and stores in the lease that this replica uses it, also if a request has read
 /// it before. Returns whether buckets are being moved.
 async fn read(databases: &Databases, ids: &Ids, acknowledged: &mut u64) -> Result<bool, ServiceError> {
-    let stored = shard_map::watch(databases.cluster()).await?;
-    if stored.version > databases.map().version() {
-        databases.refresh_map().await?;
-    }
+    let moving = databases.watch_map(clock::now()).await?;
     let used = databases.map().version();
     if used > *acknowledged {
         tracing::info!(version = used, "using a new bucket map");
         ids.acknowledge_map().await?;
         *acknowledged = used;
     }
-    Ok(stored.moving)
+    Ok(moving)
 }

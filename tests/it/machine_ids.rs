@@ -8,6 +8,7 @@ use futures::future::join_all;
 use nix::sys::signal::Signal;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardMap;
+use noetl_runtime::clock;
 use noetl_service::ids::Ids;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::machines::Holder;
@@ -239,7 +240,7 @@ async fn ids_at_the_ceiling_of_the_lease_are_generated_after_a_renewal() {
     let deployment = Deployment::start(1).await;
     let options = deployment.cluster_dsn.parse().unwrap();
     let cluster = Arc::new(Database::new(DatabaseName::Cluster, options, 2));
-    let databases = Databases::new(Arc::clone(&cluster), vec![cluster], ShardMap::even(1));
+    let databases = Databases::new(Arc::clone(&cluster), vec![cluster], ShardMap::even(1), clock::now());
     let ids =
         Ids::lease(databases, Holder { owner: Uuid::new_v4(), description: None }, Some(9)).await.unwrap().unwrap();
     let ceiling = deployment.in_cluster("SELECT ceiling_ms FROM noetl.machine_lease WHERE machine_id = 9").await;

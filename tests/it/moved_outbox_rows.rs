@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use noetl_domain::outbox::{OutboxId, OutboxPolicy};
 use noetl_domain::tenant::Scope;
+use noetl_runtime::clock;
 use noetl_runtime::wake::WakeUps;
 use noetl_service::outbox::Outbox;
 use noetl_storage::error::DatabaseName;
@@ -33,7 +34,7 @@ impl Process {
         let shards = (0..).zip(&deployment.shard_dsns).map(|(index, dsn)| database(DatabaseName::Shard(index), dsn));
         let shards: Vec<Arc<Database>> = shards.collect();
         let map = shard_map::load(&cluster, 2).await.unwrap().unwrap();
-        let databases = Databases::new(cluster, shards, map);
+        let databases = Databases::new(cluster, shards, map, clock::now());
         let policy = OutboxPolicy { max_attempts: 10, retention: None };
         let outbox = Outbox::new(databases.clone(), WakeUps::new(2), policy);
         Self { databases, outbox }

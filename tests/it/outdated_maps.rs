@@ -2,15 +2,18 @@
 //! missing in a response, and no event is lost.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use noetl_domain::event::EventFilter;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::{ShardMap, bucket_of};
 use noetl_domain::tenant::Scope;
 use noetl_feed::read::hub::Hub;
-use noetl_feed::read::reader::{self, Interest, Item, Shards, Start};
+use noetl_feed::read::reader::{self, CLOCK_DIFFERENCE, Interest, Item, ReadError, Shards, Start};
 use noetl_feed::wire::names::StreamNames;
+use noetl_runtime::clock;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::{Database, Databases};
 use noetl_testkit::feed::{insert, run};
@@ -25,7 +28,26 @@ use tokio_util::sync::CancellationToken;
 fn databases(deployment: &Deployment) -> Databases {
     let database = |name, dsn: &String| Arc::new(Database::new(name, dsn.parse().unwrap(), 4));
     let shards = (0..).zip(&deployment.shard_dsns).map(|(shard, dsn)| database(DatabaseName::Shard(shard), dsn));
-    Databases::new(database(DatabaseName::Cluster, &deployment.cluster_dsn), shards.collect(), ShardMap::even(2))
+    let cluster = database(DatabaseName::Cluster, &deployment.cluster_dsn);
+    Databases::new(cluster, shards.collect(), ShardMap::even(2), clock::now())
+}
+
+/// Returns a hub that reads the streams of both shards until `stop`.
+async fn hub(deployment: &Deployment, databases: &Databases, stop: &CancellationToken) -> Hub {
+    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
+    let hub = Hub::new(client, &StreamNames::default(), databases.clone(), 1 << 20);
+    for shard in 0..2 {
+        tokio::spawn(hub.clone().run(shard, stop.clone()));
+        tokio::spawn(hub.clone().replay(shard, stop.clone()));
+    }
+    hub
+}
+
+/// Reads the later events of one execution.
+fn reader_of(hub: Hub, execution: i64) -> BoxStream<'static, Result<Item, ReadError>> {
+    let filter = EventFilter { execution_ids: Some(vec![Id::new(execution)]), ..EventFilter::default() };
+    let own = Interest { filter, scope: Scope::Unrestricted };
+    reader::read(hub, Start::Latest, own, Shards::Of(Id::new(execution))).boxed()
 }
 
 /// Commits events of an execution on a shard, one transaction for each, and waits until they are published.
@@ -57,15 +79,7 @@ async fn a_slow_reader_of_one_execution_gets_each_event_of_its_moved_bucket_once
     publish(&deployment, 1, other, 1..=1).await;
 
     let (databases, stop) = (databases(&deployment), CancellationToken::new());
-    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
-    let hub = Hub::new(client, &StreamNames::default(), databases.clone(), 1 << 20);
-    for shard in 0..2 {
-        tokio::spawn(hub.clone().run(shard, stop.clone()));
-        tokio::spawn(hub.clone().replay(shard, stop.clone()));
-    }
-    let filter = EventFilter { execution_ids: Some(vec![Id::new(moved)]), ..EventFilter::default() };
-    let own = Interest { filter, scope: Scope::Unrestricted };
-    let mut reader = reader::read(hub, Start::Latest, own, Shards::Of(Id::new(moved))).boxed();
+    let mut reader = reader_of(hub(&deployment, &databases, &stop).await, moved);
     let mut next = async || timeout(WAIT_TIMEOUT, reader.next()).await.expect("an item comes").unwrap().unwrap();
     while !matches!(next().await, Item::CaughtUp { .. }) {}
 
@@ -85,6 +99,47 @@ async fn a_slow_reader_of_one_execution_gets_each_event_of_its_moved_bucket_once
         }
     }
     assert_eq!(seen, (2..=60).collect::<Vec<i64>>());
+    stop.cancel();
+}
+
+/// The replica could not read the cluster database for longer than the clocks may differ, and the bucket moved meanwhile.
+#[tokio::test]
+async fn a_reader_of_one_execution_misses_no_event_if_its_replica_learns_late_that_the_bucket_has_moved() {
+    let deployment = Deployment::start(2).await;
+    let _server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.feeds_begun().await;
+    let [moved, other] = [0, 1].map(|shard| deployment.ids_on(shard, 1, 1)[0]);
+    publish(&deployment, 0, moved, 1..=1).await;
+    publish(&deployment, 1, other, 1..=1).await;
+    let (databases, stop) = (databases(&deployment), CancellationToken::new());
+    let mut reader = reader_of(hub(&deployment, &databases, &stop).await, moved);
+    let mut next = async || timeout(WAIT_TIMEOUT, reader.next()).await.expect("an item comes").unwrap().unwrap();
+    while !matches!(next().await, Item::CaughtUp { .. }) {}
+
+    let moving = deployment.begin_move(moved, 0, 1).await;
+    deployment.copy_bucket(moving).await;
+    deployment.switch_bucket(moving).await;
+    deployment.settle_bucket(moving).await;
+    publish(&deployment, 1, moved, 2..=3).await;
+    let late = Instant::now() + CLOCK_DIFFERENCE;
+    let mut waits_since = Instant::now();
+    while waits_since < late {
+        waits_since = Instant::now();
+        assert!(matches!(next().await, Item::Heartbeat { .. }), "the reader has opened the other stream");
+    }
+    assert!(databases.refresh_map().await.unwrap());
+    let seen = timeout(WAIT_TIMEOUT, async {
+        let mut seen = Vec::new();
+        while seen.last() != Some(&3) {
+            match next().await {
+                Item::Event { live, .. } => seen.push(live.event.event_id.get()),
+                Item::Gap { gap, .. } => panic!("{gap:?}"),
+                Item::CaughtUp { .. } | Item::Heartbeat { .. } => {}
+            }
+        }
+        seen
+    });
+    assert_eq!(seen.await.expect("the events of the target are delivered"), [2, 3]);
     stop.cancel();
 }
 

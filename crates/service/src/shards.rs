@@ -53,13 +53,14 @@ mod tests {
 
     use super::*;
     use noetl_domain::shard::{BUCKETS, History, ShardMap};
+    use noetl_runtime::clock;
     use noetl_storage::error::DatabaseName;
 
     #[tokio::test]
     async fn an_execution_that_moves_while_its_shard_fails_has_the_error() {
         let shard = |index| Arc::new(Database::new(DatabaseName::Shard(index), "postgres://".parse().unwrap(), 1));
         let shards = vec![shard(0), shard(1)];
-        let databases = Databases::new(Arc::clone(&shards[0]), shards, ShardMap::even(2));
+        let databases = Databases::new(Arc::clone(&shards[0]), shards, ShardMap::even(2), clock::now());
         let ids: Vec<Id> = (1..100).map(Id::new).collect();
         let (here, there): (Vec<Id>, Vec<Id>) = ids.iter().copied().partition(|id| databases.index_of(*id) == 0);
         // All executions are on shard 1 from the time on at which shard 0 has failed.

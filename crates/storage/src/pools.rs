@@ -8,9 +8,10 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit, watch};
@@ -372,15 +373,19 @@ pub struct Databases {
 #[derive(Debug)]
 struct CurrentMap {
     map: watch::Sender<Arc<ShardMap>>,
+    /// See [`Databases::map_confirmed_at`].
+    confirmed_at: RwLock<DateTime<Utc>>,
     /// See [`Databases::request_new_map`].
     outdated: Notify,
 }
 
 impl Databases {
-    /// Creates the set from its databases and the bucket map, which assigns executions to shards.
+    /// Creates the set from its databases and the bucket map, which assigns executions to shards. At `confirmed_at`, the
+    /// map was the stored one.
     #[must_use]
-    pub fn new(cluster: Arc<Database>, shards: Vec<Arc<Database>>, map: ShardMap) -> Self {
-        let map = CurrentMap { map: watch::Sender::new(Arc::new(map)), outdated: Notify::new() };
+    pub fn new(cluster: Arc<Database>, shards: Vec<Arc<Database>>, map: ShardMap, confirmed_at: DateTime<Utc>) -> Self {
+        let (map, confirmed_at) = (watch::Sender::new(Arc::new(map)), RwLock::new(confirmed_at));
+        let map = CurrentMap { map, confirmed_at, outdated: Notify::new() };
         Self { cluster, shards: shards.into(), map: Arc::new(map) }
     }
 
@@ -432,6 +437,19 @@ impl Databases {
             newer
         };
         self.map.map.send_if_modified(replace)
+    }
+
+    /// Returns the last time at which the current map, or one before it, is known to have been the stored one. It is long
+    /// ago if the cluster database could not be read since then.
+    #[must_use]
+    pub fn map_confirmed_at(&self) -> DateTime<Utc> {
+        *self.map.confirmed_at.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the current map was the stored one at a time.
+    pub(super) fn confirm_map(&self, time: DateTime<Utc>) {
+        let mut confirmed_at = self.map.confirmed_at.write().unwrap_or_else(PoisonError::into_inner);
+        *confirmed_at = time.max(*confirmed_at);
     }
 
     /// Waits until the version of the map is larger than `version`.

@@ -1,5 +1,6 @@
 //! The bucket map with its version and the history of moves (cluster database), and each database's identity and size.
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::error::StorageError;
@@ -54,19 +55,30 @@ impl Databases {
         let map = load(self.cluster(), shards).await?;
         Ok(self.replace_map(map.map_err(|bad| self.cluster().corrupt(bad.to_string()))?))
     }
+
+    /// Reads the bucket map if its stored version is newer than the current one, and notes that the map was current at
+    /// `now`. Returns whether buckets are being moved.
+    pub async fn watch_map(&self, now: DateTime<Utc>) -> Result<bool, StorageError> {
+        let stored = watch(self.cluster()).await?;
+        if stored.version > self.map().version() {
+            self.refresh_map().await?;
+        }
+        self.confirm_map(now);
+        Ok(stored.moving)
+    }
 }
 
 /// State of the stored map, which replicas read again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Watched {
+struct Watched {
     /// Version of the map.
-    pub version: u64,
+    version: u64,
     /// True while buckets are being moved.
-    pub moving: bool,
+    moving: bool,
 }
 
 /// Returns the version of the stored map, and whether buckets are being moved.
-pub async fn watch(cluster: &Database) -> Result<Watched, StorageError> {
+async fn watch(cluster: &Database) -> Result<Watched, StorageError> {
     let row = sqlx::query!(
         r#"SELECT version,
                   EXISTS (SELECT FROM noetl.bucket_move WHERE state IN ('copying', 'fenced', 'switched')) AS "moving!"

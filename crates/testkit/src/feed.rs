@@ -321,7 +321,10 @@ impl Deployment {
         self.find_stream(shard).await.unwrap()
     }
 
-    async fn find_stream(&self, shard: usize) -> Result<(jetstream::Context, jetstream::stream::Stream), async_nats::Error> {
+    async fn find_stream(
+        &self,
+        shard: usize,
+    ) -> Result<(jetstream::Context, jetstream::stream::Stream), async_nats::Error> {
         let name = if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") };
         let context = jetstream::new(async_nats::connect(self.nats.url()).await?);
         let stream = context.get_stream(name).await?;

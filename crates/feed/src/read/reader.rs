@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Maximum difference between the clocks of a replica and of the broker. No harm is done by more: events that are read
 /// because of it are of other executions.
-const CLOCK_DIFFERENCE: Duration = Duration::from_secs(30);
+pub const CLOCK_DIFFERENCE: Duration = Duration::from_secs(30);
 
 /// Start position of a reader.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -176,7 +176,7 @@ pub fn read(
     try_stream! {
         let _counted = Counted::new();
         // A time at which no bucket had moved, if the reader does not read all shards.
-        let mut unmoved_at = clock::now();
+        let mut unmoved_at = hub.databases().map_confirmed_at();
         let mut read_shards = shards.of(&hub);
         // Shards that have not caught up; `None` after the marker.
         let mut behind = Some(read_shards.len());
@@ -196,8 +196,11 @@ pub fn read(
             if !parked.is_empty() {
                 advance(&mut cursor, &places, &parked);
             }
-            if is_partial && !hub.databases().map().has_moves() {
-                unmoved_at = clock::now();
+            if is_partial {
+                let confirmed_at = hub.databases().map_confirmed_at();
+                if !hub.databases().map().has_moves() {
+                    unmoved_at = confirmed_at;
+                }
             }
             let ready = match if held.is_full() { Next::None } else { parked.next(&hub, &cursor) } {
                 Next::Item(ready) => Some(*ready),

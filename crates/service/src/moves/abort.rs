@@ -11,8 +11,9 @@ use noetl_storage::moves::fence;
 use noetl_storage::moves::journal::{self, Move, MoveState};
 use noetl_storage::moves::transfer::Transfer;
 
-/// Aborts moves from the source of the transfer, whose locks exclude other movers.
-pub(super) async fn abort(mover: &Mover, mut transfer: Transfer<'_>, open: &[Move]) -> Result<(), MoveError> {
+/// Aborts moves from the source of the transfer, whose locks exclude other movers. Returns the number of aborted moves;
+/// those that another command fenced meanwhile are not among them.
+pub(super) async fn abort(mover: &Mover, mut transfer: Transfer<'_>, open: &[Move]) -> Result<usize, MoveError> {
     if let Some(switched) = open.iter().find(|one| one.state == MoveState::Switched) {
         return Err(MoveError::Switched(switched.bucket, switched.target));
     }

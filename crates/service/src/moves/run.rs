@@ -46,8 +46,7 @@ impl Mover {
         let mut aborted = 0;
         for (source, moves) in by_source(self.open_moves().await?) {
             let transfer = self.transfer(source, &|_| ()).await?;
-            aborted += moves.len();
-            abort(self, transfer, &moves).await?;
+            aborted += abort(self, transfer, &moves).await?;
         }
         Ok(aborted)
     }

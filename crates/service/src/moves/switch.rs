@@ -156,19 +156,21 @@ async fn restored(mover: &Mover, source: ShardIndex, group: &[Move], give_up: In
 
 /// Returns the moves of a group that are not switched to the copy, and lifts their fences. The journal decides, because
 /// the outcome of a switch is unknown if the connection was lost: [`journal::unfence`] waits for a transaction that is
-/// switching the moves, and afterwards none can. Moves that were switched are completed. Returns the others.
+/// switching the moves, and afterwards none can. Moves that were switched are completed. Returns the others, also those
+/// that another command has fenced meanwhile.
 async fn restore(mover: &Mover, source: ShardIndex, group: &[Move]) -> Result<Vec<Move>, MoveError> {
+    let attempts = journal::stored(mover.cluster(), group).await?;
+    let copying = journal::unfence(mover.cluster(), &attempts).await?;
+    let lifted = fence::lift(mover.database(source), &copying).await;
     let stored = journal::stored(mover.cluster(), group).await?;
     if let Some(aborted) = group.iter().find(|one| !stored.iter().any(|stored| stored.id == one.id)) {
         return Err(MoveError::Aborted(aborted.bucket));
     }
-    let copying = journal::unfence(mover.cluster(), &stored).await?;
-    let lifted = fence::lift(mover.database(source), &copying).await;
-    let mut switched = journal::stored(mover.cluster(), group).await?;
-    switched.retain(|one| one.state == MoveState::Switched);
+    let in_state = |states: &[MoveState]| stored.iter().filter(|one| states.contains(&one.state)).copied().collect();
+    let switched: Vec<Move> = in_state(&[MoveState::Switched]);
     finish(mover.databases(), &switched).await?;
     lifted?;
-    Ok(copying)
+    Ok(in_state(&[MoveState::Copying, MoveState::Fenced]))
 }
 
 /// Opens the sessions of a copy again, unless they are intact, and copies what was written meanwhile.

@@ -139,13 +139,14 @@ impl Outbox {
 mod tests {
     use super::*;
     use noetl_domain::shard::ShardMap;
+    use noetl_runtime::clock;
     use noetl_storage::error::DatabaseName;
 
     #[tokio::test]
     async fn reading_continues_from_the_watermarks_if_the_start_cannot_be_read_in_time() {
         let database = DatabaseName::Shard(0);
         let shard = Arc::new(Database::new(database, "postgres://127.0.0.1".parse().unwrap(), 1));
-        let databases = Databases::new(Arc::clone(&shard), vec![shard], ShardMap::even(1));
+        let databases = Databases::new(Arc::clone(&shard), vec![shard], ShardMap::even(1), clock::now());
         let outbox = Outbox::new(databases, WakeUps::new(1), OutboxPolicy { max_attempts: 1, retention: None });
         let read = async |from: LowWatermarks| {
             let late = StorageError::Unavailable { database, reason: "it took too long".to_owned() };

@@ -260,15 +260,17 @@ pub async fn clean(cluster: &Database, moves: &[Move]) -> Result<(), StorageErro
 }
 
 /// Deletes moves that are being copied, and raises the version of the map. Their targets must have no rows of the
-/// buckets.
-pub async fn forget(cluster: &Database, moves: &[Move]) -> Result<(), StorageError> {
-    let delete = sqlx::query!(
-        "WITH forgotten AS (
-             DELETE FROM noetl.bucket_move WHERE move_id = ANY($1) AND state = 'copying' RETURNING 1
-         )
-         UPDATE noetl.shard_map_version SET version = version + 1 WHERE EXISTS (SELECT FROM forgotten)",
+/// buckets. Returns the number of deleted moves.
+pub async fn forget(cluster: &Database, moves: &[Move]) -> Result<usize, StorageError> {
+    let delete = sqlx::query_scalar!(
+        r#"WITH forgotten AS (
+               DELETE FROM noetl.bucket_move WHERE move_id = ANY($1) AND state = 'copying' RETURNING 1
+           ), raised AS (
+               UPDATE noetl.shard_map_version SET version = version + 1 WHERE EXISTS (SELECT FROM forgotten)
+           )
+           SELECT count(*) AS "count!" FROM forgotten"#,
         &ids(moves),
     );
-    cluster.run(delete.execute(cluster.pool())).await?;
-    Ok(())
+    let count = cluster.run(delete.fetch_one(cluster.pool())).await?;
+    Ok(usize::try_from(count).unwrap_or_default())
 }
