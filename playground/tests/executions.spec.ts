@@ -151,7 +151,6 @@ test("an execution shows its trace id, which can be copied, and the attempts of 
 });
 
 test("all steps of a long execution are shown, up to 1,000, and the page says that there are more", async ({ console, page }) => {
-  test.setTimeout(120_000);
   const id = await idle(console.url);
   const enter = (first: number, count: number) =>
     Array.from({ length: count }, (_, index) => ({ type: "step.enter", nodeName: `step-${first + index}`, status: "ENTERED" }));

@@ -20,8 +20,6 @@ const MISSING = 1;
 let deployment: Deployment;
 let objects: [Objects, Objects];
 
-test.describe.configure({ timeout: 180_000 });
-
 test.beforeAll(async () => {
   deployment = await Deployment.start({ lastShardHasOwnDatabase: true });
   objects = await objectsOnBothShards(deployment.url);

@@ -6,7 +6,6 @@ import { Deployment } from "./deployment";
 
 /** A tall window draws all rows of these tests. */
 test.use({ viewport: { width: 1280, height: 3000 } });
-test.describe.configure({ timeout: 180_000 });
 
 const LOST_MS = 45_000;
 let deployment: Deployment;

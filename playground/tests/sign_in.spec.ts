@@ -11,7 +11,6 @@ let controlPlane: ControlPlane;
 const EXPIRES_SECONDS = 12;
 
 test.beforeAll(async () => {
-  test.setTimeout(180_000);
   await provider.start();
   controlPlane = await startControlPlane(provider.settings);
 });

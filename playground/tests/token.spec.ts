@@ -15,7 +15,6 @@ let token: string;
 let worker: string;
 
 test.beforeAll(async () => {
-  test.setTimeout(180_000);
   tokens = join(mkdtempSync(join(tmpdir(), "noetl-tokens-")), "tokens");
   writeFileSync(tokens, "");
   token = newToken("--role", "operator");
@@ -28,7 +27,7 @@ test.afterAll(async () => {
 });
 
 /** Life of a token that expires during a test. It begins before the page is open. */
-const EXPIRES_MS = 15_000;
+const EXPIRES_MS = 30_000;
 
 /** Adds a token to the file, which the server reads when it changes. */
 function newToken(...options: string[]): string {

@@ -17,7 +17,6 @@ let worker: string;
 let operator: string;
 
 test.beforeAll(async () => {
-  test.setTimeout(180_000);
   const tokens = join(mkdtempSync(join(tmpdir(), "noetl-tokens-")), "tokens");
   writeFileSync(tokens, "");
   const newToken = (role: string) =>

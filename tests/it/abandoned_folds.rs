@@ -14,8 +14,8 @@ use noetl_testkit::{Deployment, Live, eventually};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgConnection};
 
-/// Time limit of a cancellation: one second, plus two seconds for a busy machine.
-const CANCEL_LIMIT: Duration = Duration::from_secs(3);
+/// Time limit of a cancellation: one second, plus much for a busy machine. A fold that is not cancelled takes a minute.
+const CANCEL_LIMIT: Duration = Duration::from_secs(10);
 /// Condition on the statements that fold a log, by their beginning. PostgreSQL shows only the beginning of a query.
 const FOLDS: &str = "datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()
                      AND (query LIKE '%FROM pg_control_system()%' OR query LIKE '%WITH base AS%')";
@@ -68,7 +68,7 @@ async fn assert_abandoned_folds_end(connection: &mut PgConnection) {
 #[tokio::test]
 async fn the_fold_of_an_item_that_timed_out_is_cancelled_and_the_subscription_continues() {
     let deployment = Deployment::start(0).await;
-    let settings = [("NOETL_OPERATION_DEADLINE_SECS", "1"), ("NOETL_PROJECTOR", "false")];
+    let settings = [("NOETL_OPERATION_DEADLINE_SECS", "3"), ("NOETL_PROJECTOR", "false")];
     let server = deployment.replica_with(&settings).await;
     deployment.feeds_begun().await;
     let id = server.start_execution().await;

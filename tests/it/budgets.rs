@@ -19,9 +19,13 @@ use sqlx::PgConnection;
 const MIB: u64 = 1 << 20;
 const EXECUTIONS: i64 = 100;
 const EVENTS: i64 = 20;
-/// Settings of a replica without background tasks that read events or outbox rows.
-const QUIET: [(&str, &str); 3] =
-    [("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
+/// Settings of a replica without background tasks that read events or outbox rows, whose operations may take long.
+const QUIET: [(&str, &str); 4] = [
+    ("NOETL_PROJECTOR", "false"),
+    ("NOETL_OUTBOX_RELAY", "false"),
+    ("NOETL_EVENT_STREAM_ENABLED", "false"),
+    ("NOETL_OPERATION_DEADLINE_SECS", "50"),
+];
 
 /// Inserts executions with events of 1 MiB each. Compressed they need little space, so that gigabytes can be read.
 async fn fill(database: &mut PgConnection) {
@@ -118,8 +122,7 @@ async fn an_operation_that_reads_too_many_rows_is_stopped_at_the_limit() {
                 FROM generate_series(1, 100) AS execution, generate_series(1, 26) AS n";
     run(&mut deployment.cluster().await, fill).await;
     // The operations must reach the limit before their deadline on a slow machine too.
-    let patient = [("NOETL_OPERATION_DEADLINE_SECS", "50")];
-    let server = deployment.replica_with(&[&QUIET[..], &patient].concat()).await;
+    let server = deployment.replica_with(&QUIET).await;
     // 100 executions and 38 * 100 * 26 = 98,800 events.
     let data = server.data(&pages_of_events(38), Value::Null).await;
     let nodes = data["executions"]["nodes"].as_array().unwrap();
@@ -151,8 +154,7 @@ async fn the_row_limit_applies_to_all_statements_of_an_operation_together() {
 #[tokio::test]
 async fn a_batch_of_executions_with_a_large_default_workload_uses_bounded_memory() {
     let deployment = Deployment::start(2).await;
-    let patient = [("NOETL_OPERATION_DEADLINE_SECS", "50")];
-    let server = deployment.replica_with(&[&QUIET[..], &patient].concat()).await;
+    let server = deployment.replica_with(&QUIET).await;
     let workload = json!({ "text": "x".repeat(1 << 20) });
     server.register_entry("big", &json!({ "kind": "playbook", "workload": workload })).await;
     server.execute(json!({ "path": "big" })).await;

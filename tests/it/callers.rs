@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use noetl_testkit::{Deployment, Live, Server, TokenFile, eventually};
+use noetl_testkit::{Deployment, Live, Server, TokenFile, WAIT_TIMEOUT, eventually};
 use reqwest::header::{ACCEPT, AUTHORIZATION, COOKIE, WWW_AUTHENTICATE};
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
@@ -194,9 +194,9 @@ async fn a_removed_token_ends_its_live_connections_and_a_new_token_works() {
     assert!(server.send_as(&old, VIEWER, Value::Null).await["data"]["viewer"].is_object());
 
     file.remove("old");
-    let ended = tokio::time::timeout(Duration::from_secs(5), socket.message()).await;
+    let ended = tokio::time::timeout(WAIT_TIMEOUT, socket.message()).await;
     assert_eq!((ended.expect("the connection ends immediately"), socket.close_code), (None, Some(4403)));
-    let rest = tokio::time::timeout(Duration::from_secs(5), stream.text()).await.unwrap().unwrap();
+    let rest = tokio::time::timeout(WAIT_TIMEOUT, stream.text()).await.unwrap().unwrap();
     assert!(rest.contains("UNAUTHENTICATED"), "{rest}");
     assert_eq!(code(&server.send_as(&old, VIEWER, Value::Null).await), "UNAUTHENTICATED");
     other.subscribe_again("2", "{ viewer { subject } }").await;
@@ -208,7 +208,7 @@ async fn a_live_connection_ends_when_its_token_expires() {
     let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
     file.add(&["--role", "viewer", "--subject", "lasting"]);
     let server = guarded(&deployment, &file).await;
-    let end = (chrono::Utc::now() + Duration::from_secs(4)).to_rfc3339();
+    let end = (chrono::Utc::now() + Duration::from_secs(8)).to_rfc3339();
     let token = file.add(&["--role", "viewer", "--expires", &end]);
     known(&server, &token).await;
     let mut socket = live(&server, &token).await;

@@ -14,7 +14,7 @@ const CANCEL: &str = "mutation($input: CancelExecutionInput!) { cancelExecution(
 
 async fn started() -> (Deployment, Server) {
     let deployment = Deployment::start(3).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let server = deployment.replica_with(&[NO_RELAY, ("NOETL_OPERATION_DEADLINE_SECS", "50")]).await;
     server.register_entry("run", &json!({ "kind": "playbook" })).await;
     (deployment, server)
 }

@@ -192,11 +192,11 @@ async fn the_connection_limits_are_settings() {
 async fn a_mutation_over_its_deadline_says_how_to_find_its_outcome() {
     use sqlx::Connection;
     let deployment = Deployment::start(0).await;
+    deployment.replica().await.register_entry("p", &json!({ "kind": "playbook" })).await;
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut command = deployment.command("serve");
     command.env("NOETL_OPERATION_DEADLINE_SECS", "1").env("NOETL_LOG_FORMAT", "json").stderr(log.reopen().unwrap());
     let server = Server::spawn(command).await;
-    server.register_entry("p", &json!({ "kind": "playbook" })).await;
     let mut locked = deployment.cluster().await;
     let mut locked = locked.begin().await.unwrap();
     sqlx::query("LOCK TABLE noetl.execution IN ACCESS EXCLUSIVE MODE").execute(&mut *locked).await.unwrap();
@@ -224,7 +224,7 @@ async fn a_mutation_over_its_deadline_says_how_to_find_its_outcome() {
 async fn an_item_of_a_subscription_has_a_deadline() {
     use sqlx::Connection;
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&[("NOETL_OPERATION_DEADLINE_SECS", "1")]).await;
+    let server = deployment.replica_with(&[("NOETL_OPERATION_DEADLINE_SECS", "3")]).await;
     server.register_entry("p", &json!({ "kind": "playbook" })).await;
     deployment.feeds_begun().await;
     let started = server.execute(json!({ "path": "p" })).await;

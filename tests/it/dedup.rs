@@ -92,12 +92,14 @@ async fn a_key_counts_as_new_after_its_window() {
     let ask = async || server.execute(lasting(message(Some(&inbox), "m-1"), 1)).await;
     let first = ask().await;
     assert_eq!(first["outcome"], "STARTED");
+    deployment.until_claims_are_settled().await;
     sleep_in_scenario(Duration::from_millis(1100)).await;
     let second = ask().await;
     assert_eq!(second["outcome"], "STARTED", "{second}");
     assert_ne!(id(&first), id(&second));
     assert_executions(&deployment, 2).await;
     assert_eq!(deployment.in_cluster(CLAIMS).await, 1, "a fresh claim replaces the expired one");
+    deployment.until_claims_are_settled().await;
     sleep_in_scenario(Duration::from_millis(1100)).await;
     let racing = join_all((0..20).map(|_| server.execute(lasting(message(Some(&inbox), "m-1"), 60)))).await;
     assert_eq!(racing.iter().filter(|answer| answer["outcome"] == "STARTED").count(), 1, "{racing:?}");
@@ -117,6 +119,7 @@ async fn the_default_window_is_the_one_of_the_subscription() {
     let mut windows: Vec<i64> = sqlx::query_scalar(ends).fetch_all(&mut cluster).await.unwrap();
     windows.sort_unstable();
     assert_eq!(windows, [1, 300]);
+    deployment.until_claims_are_settled().await;
     sleep_in_scenario(Duration::from_millis(1100)).await;
     assert_ne!(id(&server.execute(message(Some(&inbox), "m-1")).await), id(&first));
     assert_eq!(id(&server.execute(message(None, "m-1")).await), id(&alone));

@@ -1,9 +1,8 @@
 //! An operator finds out what became of a message: the execution of its dedup key, and its redeliveries.
 
-use std::time::Duration;
-
 use chrono::{DateTime, Utc};
-use noetl_testkit::{Deployment, Server, sleep_in_scenario};
+use noetl_testkit::feed::run;
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
 async fn with_subscription(deployment: &Deployment) -> (Server, String) {
@@ -69,10 +68,11 @@ async fn a_claim_shows_the_execution_the_window_and_the_duplicates_of_a_key() {
 async fn a_key_that_counts_as_new_has_another_execution_and_no_duplicates() {
     let deployment = Deployment::start(1).await;
     let (server, _) = with_subscription(&deployment).await;
-    let first = deliver(&server, None, 1, 1).await;
-    deliver(&server, None, 1, 1).await;
+    let first = deliver(&server, None, 600, 1).await;
+    deliver(&server, None, 600, 1).await;
     let expired = claim(&server, None, "order-17").await;
-    sleep_in_scenario(Duration::from_millis(1100)).await;
+    deployment.until_claims_are_settled().await;
+    run(&mut deployment.cluster().await, "UPDATE noetl.subscription_dedup SET expires_at = now()").await;
     let second = deliver(&server, None, 60, 1).await;
     let found = claim(&server, None, "order-17").await;
     assert_eq!((&expired["executionId"], &expired["duplicates"]), (&first["execution"]["id"], &json!(1)));

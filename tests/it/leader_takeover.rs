@@ -10,17 +10,15 @@ const EVENTS: i64 = 20_000;
 /// Settings with one event in flight at a time, so that publishing takes long.
 const SLOW: [(&str, &str); 2] = [("NOETL_EVENT_STREAM_BATCH", "1"), ("NOETL_EVENT_STREAM_BACKFILL", "true")];
 
-/// Starts a leader and kills it in the middle of a batch. Returns the number of events that it published.
-async fn killed_in_a_batch(deployment: &Deployment) -> i64 {
+/// Starts a leader and kills it in the middle of a batch.
+async fn killed_in_a_batch(deployment: &Deployment) {
     deployment.commit(7, 1..=EVENTS).await;
     let mut server = deployment.replica_with(&SLOW).await;
     let (_, stream) = deployment.broker().await;
     let stored = async || i64::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
     eventually("some events are published", async || (stored().await > 200).then_some(())).await;
     server.kill_9().await;
-    let published = stored().await;
-    assert!(published < EVENTS, "all events were published before the kill");
-    published
+    assert!(stored().await < EVENTS, "all events were published before the kill");
 }
 
 #[tokio::test]
@@ -46,12 +44,14 @@ async fn rows_deleted_between_two_leaders_do_not_shift_the_batch() {
 #[tokio::test]
 async fn events_of_a_batch_that_retention_dropped_are_not_published_again() {
     let deployment = Deployment::start(1).await;
-    let published = killed_in_a_batch(&deployment).await;
+    killed_in_a_batch(&deployment).await;
     let (_, stream) = deployment.broker().await;
     stream.purge().await.unwrap();
+    // The broker may have stored the last message of the killed leader after the kill.
+    let first = i64::try_from(stream.get_info().await.unwrap().state.first_sequence).unwrap();
     let _next = deployment.replica().await;
     deployment.until_batch_finished().await;
-    let rest: BTreeSet<Key> = (published + 1..=EVENTS).map(|event| (7, event)).collect();
+    let rest: BTreeSet<Key> = (first..=EVENTS).map(|event| (7, event)).collect();
     assert_exactly(&deployment.published().await, &rest);
 }
 

@@ -258,6 +258,9 @@ async fn outbox_rows_keep_their_ids_and_leases_when_their_bucket_moves_and_comes
 
     let failed = server.failed(&claims[3], "broken", Some(600)).await;
     assert_eq!(failed["dead"], false, "{failed}");
+    // The row does not become due before the retry.
+    let later = "UPDATE noetl.outbox SET available_at = now() + interval '1 hour' WHERE status = 'FAILED'";
+    deployment.on_shard(1, later).await;
     let retried = server.retry(json!({ "ids": [claims[3]["id"]] }), false).await;
     assert_eq!((&retried["matched"], &retried["retried"]), (&json!(1), &json!(1)), "{retried}");
     assert!(server.stop().await.success());

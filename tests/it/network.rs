@@ -2,6 +2,7 @@
 
 use std::process::{Output, Stdio};
 
+use noetl_testkit::broker_cluster::free_ports;
 use noetl_testkit::{Deployment, Handshake, Server, TokenFile, binary, eventually};
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, HOST, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
@@ -158,24 +159,25 @@ async fn health_probes_use_their_own_listener_if_one_is_configured() {
     let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
     file.add(&["--role", "admin"]);
     let (name, path) = file.setting();
-    let [free, port] = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let ports = free_ports(2);
+    let [health, address] = [0, 1].map(|index| format!("127.0.0.1:{}", ports[index]));
     let mut command = deployment.command("serve");
-    command.env(name, &path).env("NOETL_HEALTH_LISTEN", free.to_string()).env("NOETL_PORT", port.port().to_string());
+    command.env(name, &path).env("NOETL_HEALTH_LISTEN", &health).env("NOETL_PORT", ports[1].to_string());
     let _serving = command.stdout(Stdio::null()).spawn().unwrap();
     for path in ["/livez", "/readyz", "/metrics", "/scaler/outbox", "/scaler/subscriptions"] {
         let probe = eventually("the probe gets a response", async || {
-            let probe = Client::new().get(format!("http://{free}{path}")).header(HOST, "pod.example");
+            let probe = Client::new().get(format!("http://{health}{path}")).header(HOST, "pod.example");
             probe.send().await.ok().filter(|probe| probe.status() == StatusCode::OK)
         })
         .await;
         assert_eq!(probe.headers()[CACHE_CONTROL], "no-store", "{path}");
         let shared = eventually("the request gets a response", async || {
-            Client::new().get(format!("http://{port}{path}")).send().await.ok()
+            Client::new().get(format!("http://{address}{path}")).send().await.ok()
         })
         .await;
         assert_eq!(shared.status(), StatusCode::NOT_FOUND, "{path}");
     }
-    let graphql = Client::new().get(format!("http://{free}/graphql?query=%7B__typename%7D")).send().await.unwrap();
+    let graphql = Client::new().get(format!("http://{health}/graphql?query=%7B__typename%7D")).send().await.unwrap();
     assert_eq!(graphql.status(), StatusCode::NOT_FOUND);
     let output = check_config(&[("NOETL_HEALTH_LISTEN", "9082")]).await;
     assert!(String::from_utf8_lossy(&output.stderr).contains("NOETL_HEALTH_LISTEN"));

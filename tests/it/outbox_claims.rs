@@ -104,7 +104,7 @@ async fn rows_of_killed_workers_become_claimable_once_after_their_lease_expires(
     for shard in 0..2 {
         deployment.fill_outbox(shard, &deployment.ids_on(shard, 1, 10), 10).await;
     }
-    let claims = (0..4).map(|_| doomed.claim(json!({ "limit": 50, "leaseSeconds": 2 })));
+    let claims = (0..4).map(|_| doomed.claim(json!({ "limit": 50, "leaseSeconds": 8 })));
     let held: usize = join_all(claims).await.iter().map(|claimed| ids(claimed).len()).sum();
     assert!(held > 0);
     // Keeps each row's first lease, to compare it with the time of the row's second claim.
@@ -147,6 +147,9 @@ async fn rows_of_an_execution_wait_for_its_earlier_rows() {
 
     server.published(&references(&first)[..1]).await;
     server.failed(&reference(&first["claims"][2]), "no", Some(600)).await;
+    // The row backs off for the whole test.
+    let later = "UPDATE noetl.outbox SET available_at = now() + interval '1 hour' WHERE status = 'FAILED'";
+    deployment.on_shard(0, later).await;
     assert_eq!(claim().await, [""; 0], "the second row is still in flight");
     server.published(&references(&first)[1..2]).await;
     assert_eq!(claim().await, [""; 0], "the third row is backing off");

@@ -158,6 +158,8 @@ async fn a_failed_row_backs_off_1_2_4_to_256_seconds_on_the_database_clock() {
         assert_eq!(failed, expected);
         let row = &deployment.outbox(0).await[0];
         assert_eq!((row.status.as_str(), row.delay_micros), ("FAILED", seconds * 1_000_000));
+        // The row does not become due before the retry.
+        deployment.on_shard(0, "UPDATE noetl.outbox SET available_at = now() + interval '1 hour'").await;
         assert_eq!(server.retry(json!({ "statuses": ["FAILED"] }), false).await["retried"], 1);
     }
     for (most, seconds) in [(5, 5), (86_400, 256), (1, 1)] {
@@ -170,7 +172,6 @@ async fn a_failed_row_backs_off_1_2_4_to_256_seconds_on_the_database_clock() {
         }
     }
     // The last failure backs off for one second. Then the row is claimable without a retry.
-    assert_eq!(server.claim(json!({})).await["claims"], json!([]));
     let claimed = claimed_after_expiry(&server).await;
     assert_eq!(deployment.outbox_rows("locked_at >= available_at").await, 1, "{claimed}");
 }

@@ -159,7 +159,7 @@ async fn an_extended_lease_keeps_its_entries_and_an_expired_one_is_not_extended(
     let deployment = Deployment::start(1).await;
     let server = replica(&deployment).await;
     deployment.fill_outbox(0, &[1, 2], 2).await;
-    let short = server.claim(json!({ "leaseSeconds": 2 })).await;
+    let short = server.claim(json!({ "leaseSeconds": 5 })).await;
     assert_eq!(ids(&short), ["0-1", "0-2", "0-3", "0-4"]);
     let of = |execution: &str| -> Vec<Value> {
         let claims = short["claims"].as_array().unwrap().iter();

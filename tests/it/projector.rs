@@ -193,6 +193,8 @@ async fn execution_updates_deliver_the_current_state_and_then_each_change() {
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
     let (id, other) = (server.start_execution().await, server.start_execution().await);
+    // Otherwise, the change of the start event could be delivered with the state after the first step.
+    deployment.until_all_published().await;
     let mut live = server.live(CHANGES, json!({ "id": id.to_string() })).await;
     let mut next = async || live.next().await.unwrap()["executionUpdates"]["execution"].clone();
     let now = next().await;

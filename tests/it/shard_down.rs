@@ -285,10 +285,10 @@ async fn worker_events_of_other_shards_are_stored_while_the_columns_of_one_shard
     let rejected = payload["rejected"].as_array().unwrap();
     assert_eq!(rejected.len(), 1, "{payload}");
     assert_eq!((&rejected[0]["index"], &rejected[0]["retryable"]), (&json!(1), &json!(true)), "{payload}");
-    // Other batches of the healthy shard do not wait for the one that hangs.
+    // Other batches of the healthy shard do not wait for the one that hangs, up to its deadline of 4 s.
     let begun = Instant::now();
     assert_eq!(server.project(&[with_extra(here, 3)]).await["projected"], 1);
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     proxy.set(ForwardingMode::Normal);
     eventually("the rejected event is stored", async || {
         (server.project(&[with_extra(there, 1)]).await["rejected"] == json!([])).then_some(())

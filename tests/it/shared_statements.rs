@@ -174,7 +174,7 @@ async fn a_graceful_stop_settles_claims_and_writes_the_audit_events_of_duplicate
         message
     };
     let batch = |copies: usize| -> Vec<Value> {
-        (0..200 * copies).map(|key| noetl_testkit::execute_input(message(key % 200))).collect()
+        (0..50 * copies).map(|key| noetl_testkit::execute_input(message(key % 50))).collect()
     };
     let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) { results { outcome } } }";
     server.data(query, json!({ "input": { "requests": batch(1) } })).await;
@@ -192,7 +192,7 @@ async fn a_graceful_stop_settles_claims_and_writes_the_audit_events_of_duplicate
     }
     assert!(server.ended().await.success());
     let audits = "SELECT count(*) FROM noetl.event WHERE event_type = 'subscription.message.deduplicated'";
-    assert_eq!(deployment.sum_over_shards(audits).await, 800);
+    assert_eq!(deployment.sum_over_shards(audits).await, 200);
     assert_eq!(deployment.in_cluster(RESERVED).await, 0);
 }
 

@@ -53,7 +53,7 @@ async fn check(address: String, ready: watch::Sender<bool>) {
             stream.write_all(request.as_bytes()).await?;
             stream.read_exact(&mut answer).await
         };
-        let asked = tokio::time::timeout(Duration::from_secs(1), probe).await.is_ok_and(|asked| asked.is_ok());
+        let asked = tokio::time::timeout(Duration::from_secs(4), probe).await.is_ok_and(|asked| asked.is_ok());
         ready.send_replace(asked && answer == *b"HTTP/1.1 200");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -125,7 +125,7 @@ impl Load {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_is_lost_when_a_replica_behind_a_balancer_is_stopped() {
     let deployment = Deployment::start(1).await;
-    let delay = [("NOETL_SHUTDOWN_DELAY_SECS", "1")];
+    let delay = [("NOETL_SHUTDOWN_DELAY_SECS", "5")];
     let (first, second) = (deployment.replica_with(&delay).await, deployment.replica_with(&delay).await);
     first.register_entry("p", &json!({ "kind": "playbook" })).await;
     let balancer = Balancer::start(&[&first, &second]).await;
@@ -158,11 +158,11 @@ async fn no_request_is_lost_when_a_replica_behind_a_balancer_is_stopped() {
     assert!(Live::open(&balancer.url, LIVE, Value::Null).await.next().await.is_some());
 }
 
-/// Makes each start of an execution take 3 seconds.
+/// Makes each start of an execution take 2 seconds.
 async fn slow_down(deployment: &Deployment) {
     let mut connection = deployment.cluster().await;
     for statement in [
-        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3); RETURN NEW; END'",
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2); RETURN NEW; END'",
         "CREATE TRIGGER slow BEFORE INSERT ON noetl.execution FOR EACH ROW EXECUTE FUNCTION slow()",
     ] {
         sqlx::query(statement).execute(&mut connection).await.unwrap();
@@ -182,11 +182,11 @@ async fn slow_mutation(server: &Server, executions: usize) -> JoinHandle<reqwest
 #[tokio::test]
 async fn the_steps_of_a_shutdown_are_in_order() {
     let deployment = Deployment::start(0).await;
-    let mut server = deployment.replica_with(&[("NOETL_SHUTDOWN_DELAY_SECS", "1")]).await;
+    let mut server = deployment.replica_with(&[("NOETL_SHUTDOWN_DELAY_SECS", "5")]).await;
     server.register_entry("p", &json!({ "kind": "playbook" })).await;
     let mut live = server.live(LIVE, Value::Null).await;
     slow_down(&deployment).await;
-    let mutation = slow_mutation(&server, 2).await;
+    let mutation = slow_mutation(&server, 5).await;
 
     server.signal(Signal::SIGTERM);
     eventually("the replica is not ready", async || (server.get("/readyz").await.ok()?.status() == 503).then_some(()))
@@ -202,7 +202,7 @@ async fn the_steps_of_a_shutdown_are_in_order() {
     eventually("no connection is accepted", async || TcpStream::connect(&address).await.is_err().then_some(())).await;
     assert!(!mutation.is_finished(), "the mutation ended before its deadline");
     let answer = mutation.await.unwrap().unwrap();
-    assert_eq!(answer["data"]["e1"]["outcome"], "STARTED", "{answer}");
+    assert_eq!(answer["data"]["e4"]["outcome"], "STARTED", "{answer}");
     assert!(server.ended().await.success());
 }
 
@@ -213,10 +213,10 @@ async fn an_operation_has_its_full_deadline_during_a_shutdown() {
     server.register_entry("p", &json!({ "kind": "playbook" })).await;
     slow_down(&deployment).await;
     // The mutation takes longer than the shutdown gives to background work, but less than its deadline.
-    let mutation = slow_mutation(&server, 4).await;
+    let mutation = slow_mutation(&server, 6).await;
     server.signal(Signal::SIGTERM);
     let answer = mutation.await.unwrap().expect("the response arrives");
-    assert_eq!(answer["data"]["e3"]["outcome"], "STARTED", "{answer}");
+    assert_eq!(answer["data"]["e5"]["outcome"], "STARTED", "{answer}");
     assert!(server.ended().await.success());
 }
 
@@ -226,7 +226,7 @@ async fn a_second_signal_aborts_a_shutdown() {
     let mut server = deployment.replica_with(&[("NOETL_SHUTDOWN_DELAY_SECS", "60")]).await;
     server.register_entry("p", &json!({ "kind": "playbook" })).await;
     slow_down(&deployment).await;
-    let mutation = slow_mutation(&server, 2).await;
+    let mutation = slow_mutation(&server, 5).await;
     server.signal(Signal::SIGTERM);
     eventually("the replica is not ready", async || (server.get("/readyz").await.ok()?.status() == 503).then_some(()))
         .await;
@@ -234,6 +234,6 @@ async fn a_second_signal_aborts_a_shutdown() {
     server.ended().await;
     // The connection is closed, unless the response that the execution was not started is sent just before.
     if let Ok(answer) = mutation.await.unwrap() {
-        assert_ne!(answer["data"]["e1"]["outcome"], "STARTED", "the operation was not aborted: {answer}");
+        assert_ne!(answer["data"]["e4"]["outcome"], "STARTED", "the operation was not aborted: {answer}");
     }
 }

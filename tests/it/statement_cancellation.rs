@@ -101,7 +101,10 @@ async fn callers_that_wait_for_a_connection_and_those_that_get_none_in_time_are_
     })
     .await;
     assert!((1.5..2.5).contains(&metric("s_max", "").await));
-    assert!(metric("_waits_total", "").await >= before.0 + 4.0);
+    eventually("the callers that wait are counted", async || {
+        (metric("_waits_total", "").await >= before.0 + 4.0).then_some(())
+    })
+    .await;
     eventually("a caller has got no connection in time", async || {
         (metric("_timeouts_total", "").await > before.1).then_some(())
     })
@@ -186,7 +189,7 @@ async fn a_statement_over_its_deadline_is_cancelled() {
     let response = setup.server.send(SLOW, Value::Null).await.unwrap();
     assert_eq!(response["errors"][0]["extensions"]["code"], "TIMEOUT", "{response}");
     // Without the cancellation, the statement would run until its own timeout of 8 seconds.
-    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_millis(7500), "{:?}", begun.elapsed());
     setup.assert_cancelled().await;
     let shards = setup.server.data("{ shards { available } }", Value::Null).await;
     assert_eq!(shards["shards"], json!([{ "available": true }]), "a slow database is not down");

@@ -251,8 +251,8 @@ async fn the_renumbering_of_a_dump_restored_into_a_used_server_continues_after_a
     })
     .await;
     server.kill_9().await;
-    run(&mut used, "ROLLBACK").await;
     assert_eq!(deployment.sum_over_shards(position).await, 20_000);
+    run(&mut used, "ROLLBACK").await;
     let _next = deployment.replica().await;
     every_event_is_stored_once(&deployment).await;
     assert_eq!((deployment.epoch().await, deployment.sum_over_shards(position).await), (2, 0));

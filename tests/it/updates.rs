@@ -177,6 +177,8 @@ async fn a_shard_that_is_down_is_a_gap_and_its_current_states_follow() {
         ids[usize::try_from(shard["execution"]["shard"].as_u64().unwrap()).unwrap()] = Some(id);
     }
     let [reachable, lost] = ids.map(Option::unwrap);
+    // An event that is published after the restart would be delivered as a change.
+    deployment.until_all_published().await;
     own.kill_9().await;
     eventually("the shard is down", async || {
         let shards = server.data("{ shards { available } }", Value::Null).await;

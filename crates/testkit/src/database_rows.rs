@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, FromRow, PgConnection};
 
-use super::Deployment;
+use super::{Deployment, eventually};
 
 /// Settings that turn off the tasks that write at any time.
 pub const QUIET: [(&str, &str); 3] =
@@ -43,6 +43,12 @@ impl Deployment {
         let query = "SELECT event_id, event_type, status FROM noetl.event
                      WHERE execution_id = $1 AND event_type NOT LIKE 'subscription.message.%' ORDER BY tx_id, event_id";
         self.rows(query, subscription).await
+    }
+
+    /// Waits until all dedup claims are settled, which happens after the responses.
+    pub async fn until_claims_are_settled(&self) {
+        let reserved = "SELECT count(*) FROM noetl.subscription_dedup WHERE state = 0";
+        eventually("all claims are settled", async || (self.in_cluster(reserved).await == 0).then_some(())).await;
     }
 
     /// Returns the digest of the rows of each table of each database, to compare them later. Without the tables that

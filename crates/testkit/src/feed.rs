@@ -52,14 +52,28 @@ impl Reader {
         Self::open_at(&server.url, start, filter).await
     }
 
-    /// Connects to an address and reads until the `CaughtUp` item.
+    /// Connects to an address and reads until the `CaughtUp` item. Waits for streams that do not exist yet.
     pub async fn open_at(url: &str, start: Value, filter: Value) -> Self {
-        let live = Live::open(url, EVENTS, json!({ "start": start, "filter": filter })).await;
-        let last = (Instant::now(), Value::Null);
-        let mut reader =
-            Self { live, filter, cursor: String::new(), seen: Vec::new(), items: Vec::new(), kept: Vec::new(), last };
-        reader.caught_up().await;
-        reader
+        let (start, filter) = (&start, &filter);
+        eventually("a reader catches up", async || {
+            let live = Live::open(url, EVENTS, json!({ "start": start, "filter": filter })).await;
+            let mut reader = Self {
+                live,
+                filter: filter.clone(),
+                cursor: String::new(),
+                seen: Vec::new(),
+                items: Vec::new(),
+                kept: Vec::new(),
+                last: (Instant::now(), Value::Null),
+            };
+            let caught_up = async {
+                while reader.step_allowing_unavailable().await?["__typename"] != "CaughtUp" {}
+                Some(())
+            };
+            tokio::time::timeout(WAIT_TIMEOUT, caught_up).await.expect("the reader catches up")?;
+            Some(reader)
+        })
+        .await
     }
 
     /// Reconnects to a replica and continues after the last cursor.
