@@ -10,6 +10,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
+import { expect } from "@playwright/test";
+
+import { graphql } from "./api";
 import { answersReady, BINARY, startControlPlane, type ControlPlane } from "./control_plane";
 import { Program } from "./program";
 
@@ -50,6 +53,7 @@ export class Deployment {
     }
     await deployment.startBroker();
     await deployment.startServer();
+    await deployment.feedsBegun();
     return deployment;
   }
 
@@ -60,6 +64,18 @@ export class Deployment {
   async startServer(): Promise<void> {
     this.server = new Program(BINARY, ["serve"], this.settings);
     await this.server.until(() => answersReady(this.url), READY_MS);
+  }
+
+  /** Waits until the feed of each shard has begun. Events that commit later are published. */
+  private async feedsBegun(): Promise<void> {
+    const leaders = async (): Promise<(string | null)[]> => {
+      const { eventStream } = await graphql<{ eventStream: { shards: { leader: string | null }[] } }>(
+        this.url,
+        "{ eventStream { shards { leader } } }",
+      );
+      return eventStream.shards.map(({ leader }) => leader);
+    };
+    await expect.poll(leaders, { timeout: READY_MS }).not.toContain(null);
   }
 
   /** Creates the tables of an empty database. */

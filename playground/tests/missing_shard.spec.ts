@@ -23,6 +23,7 @@ let objects: [Objects, Objects];
 test.beforeAll(async () => {
   deployment = await Deployment.start({ lastShardHasOwnDatabase: true });
   objects = await objectsOnBothShards(deployment.url);
+  await expect.poll(() => unpublishedEvents(deployment.url)).toEqual(["0", "0"]);
   await deployment.stopLastShard();
   await expect.poll(() => unavailableShards(deployment.url), { timeout: 30_000 }).toEqual([MISSING]);
 });
@@ -103,6 +104,14 @@ async function expectRows(page: Page, table: string, present: readonly string[],
   for (const text of absent) {
     await expect(rows.filter({ hasText: text })).toHaveCount(0);
   }
+}
+
+async function unpublishedEvents(url: string): Promise<readonly string[]> {
+  const { eventStream } = await graphql<{ eventStream: { shards: { lagEvents: string }[] } }>(
+    url,
+    `{ eventStream { shards { lagEvents } } }`,
+  );
+  return eventStream.shards.map(({ lagEvents }) => lagEvents);
 }
 
 async function unavailableShards(url: string): Promise<readonly number[]> {
