@@ -22,7 +22,7 @@ use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::{Deployment, QUIET, Server, WAIT_TIMEOUT, eventually};
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Returns the databases of a deployment of two shards. No task reads a new map.
 fn databases(deployment: &Deployment) -> Databases {
@@ -32,22 +32,64 @@ fn databases(deployment: &Deployment) -> Databases {
     Databases::new(cluster, shards.collect(), ShardMap::even(2), clock::now())
 }
 
-/// Returns a hub that reads the streams of both shards until `stop`.
-async fn hub(deployment: &Deployment, databases: &Databases, stop: &CancellationToken) -> Hub {
-    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
-    let hub = Hub::new(client, &StreamNames::default(), databases.clone(), 1 << 20);
-    for shard in 0..2 {
-        tokio::spawn(hub.clone().run(shard, stop.clone()));
-        tokio::spawn(hub.clone().replay(shard, stop.clone()));
-    }
-    hub
+/// A reader of one execution in this process, whose databases learn of a new map only from the test.
+struct Follower {
+    databases: Databases,
+    reader: BoxStream<'static, Result<Item, ReadError>>,
+    stop: DropGuard,
 }
 
-/// Reads the later events of one execution.
-fn reader_of(hub: Hub, execution: i64) -> BoxStream<'static, Result<Item, ReadError>> {
-    let filter = EventFilter { execution_ids: Some(vec![Id::new(execution)]), ..EventFilter::default() };
-    let own = Interest { filter, scope: Scope::Unrestricted };
-    reader::read(hub, Start::Latest, own, Shards::Of(Id::new(execution))).boxed()
+impl Follower {
+    /// Follows the later events of an execution.
+    async fn of(deployment: &Deployment, execution: i64) -> Self {
+        let (databases, stop) = (databases(deployment), CancellationToken::new());
+        let client = async_nats::connect(deployment.nats.url()).await.unwrap();
+        let hub = Hub::new(client, &StreamNames::default(), databases.clone(), 1 << 20);
+        for shard in 0..2 {
+            tokio::spawn(hub.clone().run(shard, stop.clone()));
+            tokio::spawn(hub.clone().replay(shard, stop.clone()));
+        }
+        let filter = EventFilter { execution_ids: Some(vec![Id::new(execution)]), ..EventFilter::default() };
+        let own = Interest { filter, scope: Scope::Unrestricted };
+        let reader = reader::read(hub, Start::Latest, own, Shards::Of(Id::new(execution))).boxed();
+        let mut follower = Self { databases, reader, stop: stop.drop_guard() };
+        while !matches!(follower.next().await, Item::CaughtUp { .. }) {}
+        follower
+    }
+
+    async fn next(&mut self) -> Item {
+        timeout(WAIT_TIMEOUT, self.reader.next()).await.expect("an item comes").unwrap().unwrap()
+    }
+
+    /// Reads the current map, and returns the events up to the one with the id `last`.
+    async fn events_until(mut self, last: i64) -> Vec<i64> {
+        assert!(self.databases.refresh_map().await.unwrap());
+        let read = async {
+            let mut seen = Vec::new();
+            while seen.last() != Some(&last) {
+                match self.next().await {
+                    Item::Event { live, .. } => seen.push(live.event.event_id.get()),
+                    Item::Gap { gap, .. } => panic!("{gap:?}"),
+                    Item::CaughtUp { .. } | Item::Heartbeat { .. } => {}
+                }
+            }
+            seen
+        };
+        let seen = timeout(WAIT_TIMEOUT, read).await.expect("all events are delivered");
+        drop(self.stop);
+        seen
+    }
+}
+
+/// Returns a deployment of two shards with a published event in each, its replica, and the execution of the first one.
+async fn published() -> (Deployment, Server, i64) {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.feeds_begun().await;
+    let [moved, other] = [0, 1].map(|shard| deployment.ids_on(shard, 1, 1)[0]);
+    publish(&deployment, 0, moved, 1..=1).await;
+    publish(&deployment, 1, other, 1..=1).await;
+    (deployment, server, moved)
 }
 
 /// Commits events of an execution on a shard, one transaction for each, and waits until they are published.
@@ -71,50 +113,23 @@ async fn move_bucket(deployment: &Deployment, databases: &Databases, execution: 
 
 #[tokio::test]
 async fn a_slow_reader_of_one_execution_gets_each_event_of_its_moved_bucket_once_and_in_order() {
-    let deployment = Deployment::start(2).await;
-    let _server = deployment.replica_with(&[NO_RELAY]).await;
-    deployment.feeds_begun().await;
-    let [moved, other] = [0, 1].map(|shard| deployment.ids_on(shard, 1, 1)[0]);
-    publish(&deployment, 0, moved, 1..=1).await;
-    publish(&deployment, 1, other, 1..=1).await;
-
-    let (databases, stop) = (databases(&deployment), CancellationToken::new());
-    let mut reader = reader_of(hub(&deployment, &databases, &stop).await, moved);
-    let mut next = async || timeout(WAIT_TIMEOUT, reader.next()).await.expect("an item comes").unwrap().unwrap();
-    while !matches!(next().await, Item::CaughtUp { .. }) {}
+    let (deployment, _server, moved) = published().await;
+    let follower = Follower::of(&deployment, moved).await;
 
     // The client does not read until the bucket has moved twice, so the reader has not opened the other stream.
     publish(&deployment, 0, moved, 2..=20).await;
-    move_bucket(&deployment, &databases, moved, 0, 1).await;
+    move_bucket(&deployment, &follower.databases, moved, 0, 1).await;
     publish(&deployment, 1, moved, 21..=40).await;
-    move_bucket(&deployment, &databases, moved, 1, 0).await;
+    move_bucket(&deployment, &follower.databases, moved, 1, 0).await;
     publish(&deployment, 0, moved, 41..=60).await;
-    assert!(databases.refresh_map().await.unwrap());
-    let mut seen = Vec::new();
-    while seen.last() != Some(&60) {
-        match next().await {
-            Item::Event { live, .. } => seen.push(live.event.event_id.get()),
-            Item::Gap { gap, .. } => panic!("{gap:?}"),
-            Item::CaughtUp { .. } | Item::Heartbeat { .. } => {}
-        }
-    }
-    assert_eq!(seen, (2..=60).collect::<Vec<i64>>());
-    stop.cancel();
+    assert_eq!(follower.events_until(60).await, (2..=60).collect::<Vec<i64>>());
 }
 
 /// The replica could not read the cluster database for longer than the clocks may differ, and the bucket moved meanwhile.
 #[tokio::test]
 async fn a_reader_of_one_execution_misses_no_event_if_its_replica_learns_late_that_the_bucket_has_moved() {
-    let deployment = Deployment::start(2).await;
-    let _server = deployment.replica_with(&[NO_RELAY]).await;
-    deployment.feeds_begun().await;
-    let [moved, other] = [0, 1].map(|shard| deployment.ids_on(shard, 1, 1)[0]);
-    publish(&deployment, 0, moved, 1..=1).await;
-    publish(&deployment, 1, other, 1..=1).await;
-    let (databases, stop) = (databases(&deployment), CancellationToken::new());
-    let mut reader = reader_of(hub(&deployment, &databases, &stop).await, moved);
-    let mut next = async || timeout(WAIT_TIMEOUT, reader.next()).await.expect("an item comes").unwrap().unwrap();
-    while !matches!(next().await, Item::CaughtUp { .. }) {}
+    let (deployment, _server, moved) = published().await;
+    let mut follower = Follower::of(&deployment, moved).await;
 
     let moving = deployment.begin_move(moved, 0, 1).await;
     deployment.copy_bucket(moving).await;
@@ -125,22 +140,9 @@ async fn a_reader_of_one_execution_misses_no_event_if_its_replica_learns_late_th
     let mut waits_since = Instant::now();
     while waits_since < late {
         waits_since = Instant::now();
-        assert!(matches!(next().await, Item::Heartbeat { .. }), "the reader has opened the other stream");
+        assert!(matches!(follower.next().await, Item::Heartbeat { .. }), "the reader has opened the other stream");
     }
-    assert!(databases.refresh_map().await.unwrap());
-    let seen = timeout(WAIT_TIMEOUT, async {
-        let mut seen = Vec::new();
-        while seen.last() != Some(&3) {
-            match next().await {
-                Item::Event { live, .. } => seen.push(live.event.event_id.get()),
-                Item::Gap { gap, .. } => panic!("{gap:?}"),
-                Item::CaughtUp { .. } | Item::Heartbeat { .. } => {}
-            }
-        }
-        seen
-    });
-    assert_eq!(seen.await.expect("the events of the target are delivered"), [2, 3]);
-    stop.cancel();
+    assert_eq!(follower.events_until(3).await, [2, 3]);
 }
 
 /// Copies a bucket with its outbox rows, as a move does before its switch.
