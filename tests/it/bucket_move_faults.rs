@@ -12,7 +12,7 @@ use noetl_storage::pools::Database;
 use noetl_storage::snapshots::{self, Projected};
 use noetl_testkit::copies::{own_server, standby};
 use noetl_testkit::feed::{Key, insert, run, try_insert};
-use noetl_testkit::mover::{buckets, events, kill_at, moved, mover, owners, started, until_line};
+use noetl_testkit::mover::{buckets, events, kill_at, moved, mover, owners, started, until_line, until_waiting};
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::worker::event_with;
 use noetl_testkit::{Deployment, Server, eventually};
@@ -136,16 +136,6 @@ async fn a_step_that_waits_too_long_for_a_lock_is_tried_again() {
 
 /// Key of the advisory lock at which the commit of a switch waits.
 const GATE: i64 = 4242;
-
-/// Waits until a session of the cluster database waits for a lock in a statement that is like a pattern.
-async fn until_waiting(observer: &mut PgConnection, statement: &str) -> i32 {
-    let query = "SELECT pid FROM pg_stat_activity
-                 WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1 LIMIT 1";
-    eventually("a session waits for a lock", async || {
-        sqlx::query_scalar(query).bind(statement).fetch_optional(&mut *observer).await.unwrap()
-    })
-    .await
-}
 
 /// The connection is cut while the switch is being committed, so the command does not know whether it was.
 async fn cut_at_the_commit(is_committed: bool) {

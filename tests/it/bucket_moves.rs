@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -15,6 +16,8 @@ use noetl_testkit::mover::{
     bucket, buckets, events, kill_at, moved, mover, owners, started, until_line, with_executions,
 };
 use noetl_testkit::outbox::{NO_RELAY, references};
+use noetl_testkit::random::seeded;
+use noetl_testkit::recorder::Recorder;
 use noetl_testkit::worker::{event, event_with};
 use noetl_testkit::{Deployment, QUIET, Server, eventually, sleep_in_scenario};
 use serde_json::json;
@@ -191,6 +194,77 @@ async fn nothing_is_switched_while_events_are_not_published() {
     assert_eq!(events(&deployment, 1, &executions).await.len(), 4);
     let expected = deployment.committed().await;
     deployment_published(&deployment, &expected).await;
+}
+
+#[tokio::test]
+async fn a_move_ends_after_its_broker_was_killed_and_readers_get_each_event_once() {
+    let mut deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY, ("NOETL_PROJECTOR", "false")]).await;
+    deployment.feeds_begun().await;
+    let all = with_executions(&deployment, &server, 22).await;
+    let (earlier, held, written) = (all[0], all[1], &all[2..]);
+    let many = "INSERT INTO noetl.event (execution_id, event_id, event_type)
+                SELECT id, n, 'call.done' FROM unnest($1::bigint[]) AS id, generate_series(2, 200) AS n";
+    sqlx::query(many).bind(&all).execute(&mut deployment.shard(0).await).await.unwrap();
+    deployment.until_all_published().await;
+    // The triggers exist since the first move.
+    moved(&deployment, &buckets(&[earlier]), 1, &[]).await;
+    let addresses = Arc::new(Mutex::new(vec![server.url.clone()]));
+    let mut recorder = Recorder::open(&addresses, seeded(0, 0)).await;
+
+    let (stopped, writes) = (AtomicBool::new(false), AtomicI64::new(0));
+    let writing = async {
+        let mut keys: Vec<Key> = Vec::new();
+        for event in 1000_i64.. {
+            if stopped.load(Ordering::Relaxed) {
+                break;
+            }
+            let key = (written[usize::try_from(event).unwrap() % written.len()], event);
+            send(&server, key).await;
+            keys.push(key);
+            writes.fetch_add(1, Ordering::Relaxed);
+        }
+        keys
+    };
+    let moving = buckets(&all[1..]);
+    let moves = async {
+        // Nothing is switched while this transaction is open.
+        let mut writer = deployment.shard(0).await;
+        let mut open = writer.begin().await.unwrap();
+        try_insert(&mut *open, (held, 300), "call.done").await.unwrap();
+        let (mut command, mut lines) = started(&deployment, &moving, 1);
+        until_line(&mut lines, "the replicas know of the move").await;
+        deployment.nats.kill_9().await;
+        let before = writes.load(Ordering::Relaxed);
+        let continues = async || (writes.load(Ordering::Relaxed) > before).then_some(());
+        eventually("the writer continues without the broker", continues).await;
+        open.commit().await.unwrap();
+        until_line(&mut lines, "the source's events are not published").await;
+        deployment.nats.restart().await.unwrap();
+        until_line(&mut lines, &format!("{0} of {0} buckets have moved", moving.len())).await;
+        assert!(command.wait().await.unwrap().success());
+        stopped.store(true, Ordering::Relaxed);
+    };
+    let work = async { tokio::join!(writing, moves) };
+    let (keys, ()) = tokio::select! {
+        () = recorder.record() => unreachable!("a recorder does not end"),
+        done = work => done,
+    };
+
+    assert_eq!(owners(&deployment, &moving).await, BTreeSet::from([1]));
+    let mut expected: BTreeSet<Key> = keys.into_iter().chain([(held, 300)]).collect();
+    expected.extend(all.iter().flat_map(|id| (1..=200).map(|event| (*id, event))));
+    let on_target: Vec<Key> = events(&deployment, 1, &all).await.into_keys().collect();
+    assert_exactly(&on_target, &expected);
+    // A reader that has the last event of each stream would also have seen a repetition of an earlier one.
+    for shard in 0..2 {
+        let last = (deployment.ids_on(shard, 1, 1)[0], 1);
+        try_insert(&mut deployment.shard(shard).await, last, "call.done").await.unwrap();
+        expected.insert(last);
+    }
+    deployment_published(&deployment, &expected).await;
+    recorder.record_until(&expected).await;
+    recorder.check(&expected, &all.into_iter().collect());
 }
 
 #[tokio::test]

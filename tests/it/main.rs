@@ -28,6 +28,7 @@ mod checks_after_restores;
 mod checks_of_many_rows;
 mod cli;
 mod clock_steps;
+mod concurrent_moves;
 mod connections;
 mod cursor_identity;
 mod dedup;

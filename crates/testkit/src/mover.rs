@@ -6,13 +6,14 @@ use std::process::Stdio;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::bucket_of;
 use serde_json::{Value, json};
+use sqlx::PgConnection;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;
 
 use super::feed::Key;
 use super::worker::event_with;
-use super::{Deployment, Server, WAIT_TIMEOUT};
+use super::{Deployment, Server, WAIT_TIMEOUT, eventually};
 
 /// Lines of the standard error of a running command.
 pub type ErrorLines = Lines<BufReader<ChildStderr>>;
@@ -52,6 +53,17 @@ pub async fn until_line(lines: &mut ErrorLines, text: &str) {
         panic!("no line contains {text:?}");
     };
     timeout(WAIT_TIMEOUT, read).await.unwrap_or_else(|_| panic!("no line contained {text:?} in time"));
+}
+
+/// Waits until a session of the observer's database waits for a lock in a statement that is like a pattern. Returns its
+/// process id.
+pub async fn until_waiting(observer: &mut PgConnection, statement: &str) -> i32 {
+    let query = "SELECT pid FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1 LIMIT 1";
+    eventually("a session waits for a lock", async || {
+        sqlx::query_scalar(query).bind(statement).fetch_optional(&mut *observer).await.unwrap()
+    })
+    .await
 }
 
 /// Returns the bucket of an execution.

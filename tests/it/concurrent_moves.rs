@@ -1,0 +1,156 @@
+//! Several commands work on the same moves of buckets. Each one reports what the journal says: it does not take a move
+//! that another command fenced, switched, completed or aborted for its own.
+//!
+//! The changes of the other command are made by SQL, at a statement before which the command under test is held.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use noetl_testkit::Deployment;
+use noetl_testkit::feed::{Key, insert, run, try_insert};
+use noetl_testkit::mover::{
+    ErrorLines, bucket, buckets, events, kill_at, moved, owners, started, until_line, until_waiting,
+};
+use sqlx::PgConnection;
+use tokio::process::Child;
+
+/// Pattern of the statement that returns fenced moves to the copy.
+const UNFENCE: &str = "UPDATE noetl.bucket_move AS moved SET state = 'copying'%";
+/// Pattern of the statement that deletes aborted moves.
+const FORGET: &str = "WITH forgotten AS (%";
+
+/// Writes one event for each of several executions on shard 0, and returns the executions. No replica runs.
+async fn with_executions(deployment: &Deployment, count: usize) -> Vec<i64> {
+    let executions = deployment.ids_on(0, 1000, count);
+    for id in &executions {
+        deployment.commit(*id, 1..=1).await;
+    }
+    executions
+}
+
+/// Holds the statements of the journal that are like a pattern, from the first fence on, until `holder` releases the
+/// advisory lock `gate`. A statement that is held sees the rows of before, as one that waits for another process does.
+async fn hold(holder: &mut PgConnection, gate: i64, statement: &str) {
+    let hold = format!(
+        "CREATE FUNCTION public.hold_{gate}() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$ BEGIN
+             IF current_query() LIKE $like${statement}$like$
+                AND EXISTS (SELECT FROM noetl.bucket_move WHERE attempt > 0) THEN
+                 PERFORM pg_advisory_xact_lock_shared({gate});
+             END IF;
+             RETURN NULL;
+         END $$;
+         CREATE TRIGGER hold_{gate} BEFORE UPDATE OR DELETE ON noetl.bucket_move FOR EACH STATEMENT
+             EXECUTE FUNCTION public.hold_{gate}();
+         SELECT pg_advisory_lock({gate})"
+    );
+    run(holder, &hold).await;
+}
+
+async fn release(holder: &mut PgConnection, gate: i64) {
+    run(holder, &format!("SELECT pg_advisory_unlock({gate})")).await;
+}
+
+async fn open_moves(deployment: &Deployment) -> i64 {
+    deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move WHERE state NOT IN ('settled', 'cleaned')").await
+}
+
+/// Starts a move whose first attempt to switch fails. Another command changes the journal after this command has read the
+/// number of the attempt, and before it returns the moves to the copy.
+async fn changed_at_the_end_of_an_attempt(
+    deployment: &Deployment,
+    moving: &BTreeSet<u16>,
+    change: &str,
+) -> (Child, ErrorLines) {
+    let (mut other, mut reader) = tokio::join!(deployment.cluster(), deployment.shard(0));
+    hold(&mut other, 1, UNFENCE).await;
+    // The fence waits for this row, as for a transaction with an old snapshot, and fails after 0.3 s.
+    run(&mut reader, "BEGIN; SELECT FROM noetl.bucket_fence WHERE bucket = -1 FOR SHARE").await;
+    let (command, lines) = started(deployment, moving, 1);
+    until_waiting(&mut other, UNFENCE).await;
+    run(&mut other, change).await;
+    run(&mut reader, "ROLLBACK").await;
+    release(&mut other, 1).await;
+    (command, lines)
+}
+
+#[tokio::test]
+async fn a_command_continues_with_moves_that_another_one_fenced_while_an_attempt_ended() {
+    let deployment = Deployment::start(2).await;
+    let executions = with_executions(&deployment, 3).await;
+    let moving = buckets(&executions);
+    let fences = "UPDATE noetl.bucket_move SET state = 'fenced', attempt = attempt + 1, changed_at = now()";
+    let (mut command, mut lines) = changed_at_the_end_of_an_attempt(&deployment, &moving, fences).await;
+    until_line(&mut lines, "3 of 3 buckets have moved").await;
+    assert!(command.wait().await.unwrap().success());
+    assert_eq!(owners(&deployment, &moving).await, BTreeSet::from([1]), "success was reported before the switch");
+    assert_eq!(open_moves(&deployment).await, 0);
+    for id in executions {
+        let refused = try_insert(&mut deployment.shard(0).await, (id, 2), "call.done").await.unwrap_err();
+        assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "NB001", "{refused}");
+        insert(&mut deployment.shard(1).await, (id, 2)).await;
+        assert_eq!(events(&deployment, 1, &[id]).await.len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_command_fails_if_another_one_aborted_its_moves_while_an_attempt_ended() {
+    let deployment = Deployment::start(2).await;
+    let executions = with_executions(&deployment, 3).await;
+    let moving = buckets(&executions);
+    let aborts = "DELETE FROM noetl.bucket_move";
+    let (mut command, mut lines) = changed_at_the_end_of_an_attempt(&deployment, &moving, aborts).await;
+    until_line(&mut lines, "another command aborted the move of bucket").await;
+    assert!(!command.wait().await.unwrap().success());
+    assert_eq!(owners(&deployment, &moving).await, BTreeSet::from([0]));
+}
+
+#[tokio::test]
+async fn an_abortion_counts_only_the_moves_that_it_aborted() {
+    let deployment = Deployment::start(2).await;
+    let executions = with_executions(&deployment, 5).await;
+    let [switched, settled, fenced] = [0, 1, 2].map(|index| bucket(executions[index]));
+    kill_at(&deployment, &executions, "shards_move.sealed").await;
+
+    let mut other = deployment.cluster().await;
+    hold(&mut other, 1, UNFENCE).await;
+    hold(&mut other, 2, FORGET).await;
+    let moving = buckets(&executions);
+    let abortion = moved(&deployment, &moving, 1, &["--abort"]);
+    let others = async {
+        // Two moves end before the command returns its moves to the copy.
+        until_waiting(&mut other, UNFENCE).await;
+        let switch = format!(
+            "UPDATE noetl.shard_map_version SET version = version + 1;
+             UPDATE noetl.shard_bucket SET shard = 1 WHERE bucket IN ({switched}, {settled});
+             UPDATE noetl.bucket_move
+             SET map_version = 1, state = CASE bucket WHEN {switched} THEN 'switched' ELSE 'settled' END
+             WHERE bucket IN ({switched}, {settled})"
+        );
+        run(&mut other, &switch).await;
+        release(&mut other, 1).await;
+        // One is fenced before the command deletes its moves.
+        until_waiting(&mut other, FORGET).await;
+        let fence = "UPDATE noetl.bucket_move SET state = 'fenced', attempt = attempt + 1 WHERE bucket";
+        run(&mut other, &format!("{fence} = {fenced}")).await;
+        release(&mut other, 2).await;
+    };
+    let (said, ()) = tokio::join!(abortion, others);
+    assert_eq!(said, "2 moves of buckets to shard 1 aborted\n");
+
+    let journal = sqlx::query_as::<_, (i16, String)>("SELECT bucket, state FROM noetl.bucket_move");
+    let journal: BTreeMap<i16, String> = journal.fetch_all(&mut other).await.unwrap().into_iter().collect();
+    let expected = [(switched, "switched"), (settled, "settled"), (fenced, "fenced")];
+    let expected = expected.map(|(bucket, state)| (bucket.cast_signed(), state.to_owned()));
+    assert_eq!(journal, BTreeMap::from(expected));
+    // The rows of the moves that had ended stay on the target.
+    let on_target: Vec<Key> = events(&deployment, 1, &executions).await.into_keys().collect();
+    assert_eq!(on_target, [(executions[0], 1), (executions[1], 1)]);
+    // The buckets of the aborted moves can be written again, and those of the others can't.
+    let mut source = deployment.shard(0).await;
+    for id in &executions[3..] {
+        insert(&mut source, (*id, 2)).await;
+    }
+    for id in &executions[..2] {
+        let refused = try_insert(&mut source, (*id, 2), "call.done").await.unwrap_err();
+        assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "NB001", "{refused}");
+    }
+}
