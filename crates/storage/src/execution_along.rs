@@ -190,12 +190,7 @@ macro_rules! along {
                 rows: "upper(status) = source.status",
                 time: "noetl.list_time(start_time, 9)",
             ),
-            Source::Time => $statement!(
-                $direction,
-                source: "(VALUES (0)) AS source (n)",
-                rows: "true",
-                time: "noetl.list_time(start_time)",
-            ),
+            Source::Time => $statement!($direction, rows: "true", time: "noetl.list_time(start_time)"),
             // No index has the order of the next two, so the planner uses the primary key, and the rows are sorted. Their
             // number is limited by the service.
             Source::Ids => $statement!(

@@ -25,6 +25,9 @@
 /// kind before the first one, the values of a kind, the condition that the last kind meets, the values of a kind that
 /// meets the conditions, the column of the index with the time, the kinds that meet the conditions, and the bounds in the
 /// kind, if they differ from those of the range.
+///
+/// A source whose kinds are known has them as a table, the condition of a kind, and the column with the time. Without the
+/// table, all executions are of one kind.
 macro_rules! select {
     ($query:ident!($($row:ty)?), $($rest:tt)*) => {
         $crate::execution_select::select!(
@@ -104,6 +107,21 @@ macro_rules! select {
                 $rows " AND (" $time ", execution_id) > ($16, $17) AND (" $time ", execution_id) < ($18, $19) AND " $filters
             ],
             time: $time
+        )
+    };
+    // All executions of the index are of one kind, so the first rows of the range are the page.
+    (
+        @filters $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, ($pages:ident $order:literal),
+        columns: $columns:literal, rest: $rest:literal, arguments: [$($argument:expr),*],
+        rows: $rows:literal, time: $time:literal $(,)?
+    ) => {
+        $crate::execution_select::select!(
+            @sql $query!($($row)?), $parameters, [$($argument),*],
+            "SELECT " $columns " FROM (
+                SELECT ($20::bigint[])[1] AS owner, execution.* FROM noetl.execution WHERE " $rows "
+                 AND (" $time ", execution_id) > ($16, $17) AND (" $time ", execution_id) < ($18, $19) AND " $filters "
+                ORDER BY " $time $order ", execution_id" $order " LIMIT $21
+            ) AS execution " $rest
         )
     };
     (

@@ -1,6 +1,9 @@
 //! Statements on pooled connections. Each row is charged to the current operation's budget, and the connection's state
 //! notes whether a statement is running.
 
+use std::borrow::BorrowMut;
+use std::future::ready;
+
 use async_stream::try_stream;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -26,28 +29,7 @@ impl<'c> Executor<'c> for &'c mut Connection {
         'c: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        try_stream! {
-            let budget = Budget::current();
-            budget.as_ref().map_or(Ok(()), |budget| budget.check()).map_err(passed)?;
-            let (raw, state) = self.parts()?;
-            state.running = true;
-            let mut steps = raw.fetch_many(query);
-            let mut since_yield = 0;
-            while let Some(step) = steps.try_next().await.inspect_err(|error| state.note(error))? {
-                if let Either::Right(row) = &step {
-                    let bytes = bytes(row);
-                    budget.as_ref().map_or(Ok(()), |budget| budget.charge_row(bytes)).map_err(passed)?;
-                    since_yield += bytes;
-                }
-                yield step;
-                if since_yield >= YIELD_BYTES {
-                    since_yield = 0;
-                    yield_now().await;
-                }
-            }
-            state.running = false;
-        }
-        .boxed()
+        steps(ready(Ok(self)), query)
     }
 
     fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
@@ -93,14 +75,7 @@ impl<'p> Executor<'p> for Planned<'p> {
         'p: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        try_stream! {
-            let mut connection = self.acquire().await?;
-            let mut steps = connection.fetch_many(query);
-            while let Some(step) = steps.try_next().await? {
-                yield step;
-            }
-        }
-        .boxed()
+        steps(self.acquire(), query)
     }
 
     fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
@@ -158,6 +133,40 @@ impl<'p> Executor<'p> for &'p Pool {
     {
         self.planned(Planning::ForValues).describe(sql)
     }
+}
+
+/// Runs a query on a connection that is acquired first, and returns its rows and results. Stops at the first error.
+fn steps<'e, 'q: 'e, C, E>(
+    acquired: impl Future<Output = sqlx::Result<C>> + Send + 'e,
+    query: E,
+) -> BoxStream<'e, sqlx::Result<Step>>
+where
+    C: BorrowMut<Connection> + Send + 'e,
+    E: 'q + Execute<'q, Postgres>,
+{
+    try_stream! {
+        let mut connection = acquired.await?;
+        let budget = Budget::current();
+        budget.as_ref().map_or(Ok(()), |budget| budget.check()).map_err(passed)?;
+        let (raw, state) = connection.borrow_mut().parts()?;
+        state.running = true;
+        let mut steps = raw.fetch_many(query);
+        let mut since_yield = 0;
+        while let Some(step) = steps.try_next().await.inspect_err(|error| state.note(error))? {
+            if let Either::Right(row) = &step {
+                let bytes = bytes(row);
+                budget.as_ref().map_or(Ok(()), |budget| budget.charge_row(bytes)).map_err(passed)?;
+                since_yield += bytes;
+            }
+            yield step;
+            if since_yield >= YIELD_BYTES {
+                since_yield = 0;
+                yield_now().await;
+            }
+        }
+        state.running = false;
+    }
+    .boxed()
 }
 
 /// Returns the first row of a statement. Reads the statement to its end, since a later error may still fail it.
