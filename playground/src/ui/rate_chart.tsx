@@ -65,7 +65,7 @@ function options(axes: boolean, zone: Zone): Omit<uPlot.Options, "width" | "heig
     cursor: { show: false },
     padding: axes ? [8, 8, 0, 0] : [2, 0, 2, 0],
     scales: {
-      x: { range: (_, first, last) => [axes ? Math.min(first, last - SHORTEST) : first, last] },
+      x: { range: (_, first, last) => timeRange(axes, first, last) },
       y: { range: (_, __, highest) => [0, Math.max(1, (highest ?? 0) * 1.15)] },
     },
     axes: [
@@ -90,6 +90,14 @@ function options(axes: boolean, zone: Zone): Omit<uPlot.Options, "width" | "heig
       },
     ],
   };
+}
+
+/** Returns the times that a chart shows. Without points there are none, and the axis has no labels. */
+function timeRange(axes: boolean, first: number | null, last: number | null): uPlot.Range.MinMax {
+  if (first === null || last === null) {
+    return [null, null];
+  }
+  return [axes ? Math.min(first, last - SHORTEST) : first, last];
 }
 
 /** Returns a colour of the theme. The canvas reads it at each drawing, so it follows the theme. */
