@@ -182,11 +182,14 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Check(options) => {
             let (sources, _) = start_logging()?;
-            check::run(&sources.check(RequiredSettings::Databases)?, options).await
+            check::run(&sources.check(RequiredSettings::Servers)?, options).await
         }
         Command::CheckConfig => {
-            Sources::read()?.check(RequiredSettings::Servers)?;
-            output::print("the settings are valid\n")
+            let sources = Sources::read()?;
+            sources.check(RequiredSettings::Servers)?;
+            let unknown =
+                sources.unknown().iter().map(|name| format!("ignored, because it is not a setting: {name}\n"));
+            output::print(&format!("the settings are valid\n{}", unknown.collect::<String>()))
         }
         Command::Token(command) => Ok(token::run(command)?),
         Command::Demo(options) => Ok(demo::run(options).await?),

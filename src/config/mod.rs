@@ -40,6 +40,9 @@ pub use process::ProcessSettings;
 pub use server::ServerSettings;
 pub use telemetry::{OtlpSettings, TelemetrySettings};
 
+/// Name of the settings file, in the environment.
+const FILE: &str = "NOETL_CONFIG";
+
 /// Definitions of all settings, by concern.
 const GROUPS: [(&str, &[Definition]); 12] = [
     ("Listener", &server::SETTINGS),
@@ -187,24 +190,36 @@ pub enum RequiredSettings {
 
 /// Raw settings by name; a setting of the environment takes precedence over the file's.
 #[derive(Debug, Clone, Default)]
-pub struct Sources(BTreeMap<String, String>);
+pub struct Sources {
+    values: BTreeMap<String, String>,
+    unknown: Vec<String>,
+}
 
 impl Sources {
     /// Reads the environment, and the file that `NOETL_CONFIG` names.
     #[expect(clippy::disallowed_methods, reason = "only this function reads the environment")]
     pub fn read() -> Result<Self, ConfigError> {
-        let mut values = match std::env::var("NOETL_CONFIG") {
+        let mut values = match std::env::var(FILE) {
             Ok(path) => file::read(&path)?,
             Err(_) => BTreeMap::new(),
         };
-        values.extend(std::env::vars().filter(|(name, _)| is_known(name)));
-        Ok(Self(values))
+        let named = std::env::vars().filter(|(name, _)| name.starts_with("NOETL_") && name != FILE);
+        let (known, unknown): (Vec<_>, Vec<_>) = named.partition(|(name, _)| is_known(name));
+        values.extend(known);
+        Ok(Self { values, unknown: unknown.into_iter().map(|(name, _)| name).collect() })
+    }
+
+    /// Returns the names in the environment that begin with `NOETL_` and are not settings of this server. They may be
+    /// misspelled, or belong to another program of NoETL.
+    #[must_use]
+    pub fn unknown(&self) -> &[String] {
+        &self.unknown
     }
 
     /// Returns the same settings with some replaced.
     #[must_use]
     pub fn with<'a>(mut self, replaced: impl IntoIterator<Item = (&'a str, String)>) -> Self {
-        self.0.extend(replaced.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        self.values.extend(replaced.into_iter().map(|(name, value)| (name.to_owned(), value)));
         self
     }
 
@@ -235,7 +250,7 @@ impl Sources {
 
     /// Returns a setting's text; empty counts as absent.
     fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+        self.values.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
 }
 

@@ -103,11 +103,11 @@ pub enum HousekeepingError {
     /// An operator must first move rows out of the default partition.
     #[error(
         "can't create {blocked}, because the default partition of noetl.event holds events of their time (made {made}). \
-         Such ids often come from a clock that was far ahead. In one transaction, move the rows of that range out of \
-         the default partition, create the partition, and insert the rows again; or delete them if they are not needed"
+         Such ids often come from a clock that was far ahead. The section NoetlEventPartitionsBlocked of docs/runbook.md \
+         has the statements that move these events to the partition"
     )]
     Blocked {
-        /// Names of the partitions that can't be created.
+        /// Partitions that can't be created, with their bounds.
         blocked: String,
         /// Names of the partitions that were created.
         made: String,

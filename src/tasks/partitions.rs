@@ -14,7 +14,8 @@ const QUARTERS: usize = 3;
 pub struct Partitions {
     /// Partitions that were created.
     pub made: Vec<String>,
-    /// Partitions of later quarters that can't be created, because the default partition holds rows of their range.
+    /// Partitions of later quarters that can't be created, because the default partition holds rows of their range. Each
+    /// has its bounds.
     pub blocked: Vec<String>,
     /// Partitions of this quarter whose events are in the default partition, as in a database of NoETL's own server that
     /// had no partition for the quarter.
@@ -38,7 +39,7 @@ pub async fn ensure(database: &Database) -> Result<Partitions, StorageError> {
 impl Partitions {
     /// Notes the result for a partition. `begun`: its quarter has begun, so its range is in use.
     fn note(&mut self, database: &Database, ensured: EnsuredPartition, begun: bool) {
-        let (EnsuredPartition { partition, outcome }, database) = (ensured, database.name());
+        let (EnsuredPartition { partition, range, outcome }, database) = (ensured, database.name());
         match outcome {
             Outcome::Made => {
                 tracing::info!(%database, partition, "created an event partition");
@@ -52,7 +53,7 @@ impl Partitions {
             Outcome::Blocked => {
                 tracing::warn!(%database, partition, "rows in the default event partition block another partition");
                 metrics::counter!("noetl_event_partitions_blocked_total").increment(1);
-                self.blocked.push(partition);
+                self.blocked.push(format!("{partition} FOR VALUES FROM ({}) TO ({})", range.start, range.end));
             }
             Outcome::Busy => {
                 tracing::warn!(%database, partition, "a long transaction blocks an event partition");

@@ -67,8 +67,10 @@ async fn environment_variables_take_precedence_over_the_settings_file() {
     let output = check_config(&[("NOETL_CONFIG", file)]).await;
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("- NOETL_PORT"), "{}", said(&output));
-    let output = check_config(&[("NOETL_CONFIG", file), ("NOETL_PORT", "0")]).await;
+    let output = check_config(&[("NOETL_CONFIG", file), ("NOETL_PORT", "0"), ("NOETL_PROT", "1")]).await;
     assert!(output.status.success(), "{}", said(&output));
+    let expected = "the settings are valid\nignored, because it is not a setting: NOETL_PROT\n";
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
 
     write("prot = 1\nhost = { a = 1 }\n");
     let output = check_config(&[("NOETL_CONFIG", file)]).await;

@@ -4,6 +4,8 @@
 use std::process::Output;
 
 use futures::future::join_all;
+use noetl_domain::ids::Id;
+use noetl_domain::quarter::Quarter;
 use noetl_domain::shard::ShardIndex;
 use noetl_graphql::tasks::housekeeping::TASKS;
 use noetl_storage::error::DatabaseName;
@@ -380,7 +382,7 @@ async fn a_failed_housekeeping_task_is_reported_and_the_others_still_run() {
 }
 
 #[tokio::test]
-async fn a_partition_blocked_by_stray_events_is_reported_until_they_are_deleted() {
+async fn a_partition_blocked_by_stray_events_is_created_by_the_statements_of_the_runbook() {
     let deployment = Deployment::start(1).await;
     let mut shard = deployment.shard(0).await;
     let last = "SELECT relname::text, (regexp_match(pg_get_expr(relpartbound, oid), 'FROM \\(''?(\\d+)'))[1]::bigint
@@ -389,17 +391,40 @@ async fn a_partition_blocked_by_stray_events_is_reported_until_they_are_deleted(
     run(&mut shard, &format!("DROP TABLE noetl.{partition}")).await;
     insert(&mut shard, (from + 1, 1)).await;
 
-    let server = deployment.replica().await;
+    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_BACKFILL", "true")]).await;
     let blocked = async || server.metric("noetl_event_partitions_blocked_total").await;
     eventually("the blocked partition is counted", async || (blocked().await > 0.5).then_some(())).await;
     let (output, said) = maintain_with(&deployment, &[]).await;
     assert_eq!(output.status.code(), Some(1), "{said}");
     let failed: Vec<&str> = said.lines().filter(|line| line.contains("FAILED")).collect();
     assert_eq!(failed.len(), 1, "{said}");
-    assert!(failed[0].starts_with("shard 0: partitions: ") && failed[0].contains(&partition), "{said}");
+    let end: i64 = Quarter::of(Id::new(from).time()).next().first_id().get();
+    let bounds = format!("can't create {partition} FOR VALUES FROM ({from}) TO ({end}), because");
+    assert!(failed[0].starts_with(&format!("shard 0: partitions: FAILED: {bounds}")), "{said}");
 
-    run(&mut shard, "DELETE FROM noetl.event_default").await;
+    deployment.until_all_published().await;
+    let transaction = "SELECT tx_id::text FROM noetl.event WHERE execution_id = $1";
+    let of_event = sqlx::query_scalar::<_, String>(transaction).bind(from + 1);
+    let before = of_event.fetch_one(&mut shard).await.unwrap();
+    let (first, end) = (from.to_string(), end.to_string());
+    let values = [(":\"partition\"", partition.as_str()), (":first", &first), (":end", &end)];
+    let statements = values.into_iter().fold(moves_events(), |text, (name, value)| text.replace(name, value));
+    run(&mut shard, &statements).await;
     let (output, said) = maintain_with(&deployment, &[]).await;
     assert!(output.status.success(), "{said}");
-    assert!(said.contains(&format!("shard 0: partitions: made {partition}")), "{said}");
+    let inside = format!("SELECT tx_id::text FROM noetl.{partition} WHERE execution_id = {}", from + 1);
+    let after: String = sqlx::query_scalar(sqlx::AssertSqlSafe(inside)).fetch_one(&mut shard).await.unwrap();
+    assert_eq!(after, before, "an event with another transaction id would be published again");
+    insert(&mut shard, (from + 1, 2)).await;
+    deployment.until_all_published().await;
+    assert_eq!(deployment.published().await, [(from + 1, 1), (from + 1, 2)]);
+}
+
+/// Returns the statements of the runbook that move events from the default partition.
+fn moves_events() -> String {
+    let runbook = include_str!("../../docs/runbook.md");
+    let (_, section) = runbook.split_once("### NoetlEventPartitionsBlocked").unwrap();
+    let (_, statements) = section.split_once("<<'EOF'\n").unwrap();
+    let (statements, _) = statements.split_once("EOF\n").unwrap();
+    statements.to_owned()
 }

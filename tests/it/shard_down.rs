@@ -136,6 +136,20 @@ async fn a_killed_shard_fails_only_its_own_requests_and_recovers() {
 }
 
 #[tokio::test]
+async fn a_read_only_shard_counts_as_down_until_it_accepts_writes() {
+    let setup = with_own_shard().await;
+    let server = setup.deployment.replica().await;
+    let ids = subscriptions(&server).await;
+    let mut own = setup.deployment.shard(1).await;
+    run(&mut own, "ALTER DATABASE own SET default_transaction_read_only = on").await;
+    let down = r#"noetl_database_up{database="shard 1"}"#;
+    eventually("the shard is down", async || (server.metric(down).await == 0.0).then_some(())).await;
+    check_down(&server, &ids).await;
+    run(&mut own, "ALTER DATABASE own RESET default_transaction_read_only").await;
+    check_up(&server, &ids).await;
+}
+
+#[tokio::test]
 async fn a_shard_that_refuses_connections_fails_only_its_own_requests_and_recovers() {
     let setup = with_own_shard().await;
     let server = setup.deployment.replica().await;

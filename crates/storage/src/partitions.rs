@@ -45,6 +45,8 @@ pub struct Partition {
 pub struct EnsuredPartition {
     /// Name of the partition.
     pub partition: String,
+    /// Its execution ids.
+    pub range: Range<i64>,
     /// Result.
     pub outcome: Outcome,
 }
@@ -163,7 +165,7 @@ async fn create_missing(
     for gap in gaps(range, &bounded(&mut connection).await?) {
         let partition = free_name(&mut connection, quarter, range, &gap).await?;
         let outcome = create(&mut connection, &partition, &gap).await?;
-        ensured.push(EnsuredPartition { partition, outcome });
+        ensured.push(EnsuredPartition { partition, range: gap, outcome });
     }
     connection.close().await?;
     Ok(ensured)

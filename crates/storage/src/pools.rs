@@ -284,14 +284,15 @@ impl Database {
     }
 
     /// Opens a connection outside the pool and stores the result as the health state. A server that refuses with an
-    /// error of its own, such as too many connections, is up, unless it accepts no connections. A timeout marks the
-    /// database as down from the second one without a success in between.
+    /// error of its own, such as too many connections, is up, unless it accepts no connections. One that is read-only,
+    /// such as a standby, is down. A timeout marks the database as down from the second one without a success in between.
     pub async fn probe(&self) {
         let outcome = match timeout(PROBE_DEADLINE, self.ping()).await {
-            Ok(Ok(latency)) => {
-                self.latency_micros.store(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            Ok(Ok(response)) => {
+                let micros = u64::try_from(response.latency.as_micros()).unwrap_or(u64::MAX);
+                self.latency_micros.store(micros, Ordering::Relaxed);
                 self.slow_probes.store(0, Ordering::Relaxed);
-                None
+                response.read_only.then(|| "the server is read-only".to_owned())
             }
             Ok(Err(error)) if is_refusal_of_a_running_server(&error) => None,
             Ok(Err(error)) => Some(error.to_string()),
@@ -332,13 +333,16 @@ impl Database {
         responds
     }
 
-    async fn ping(&self) -> sqlx::Result<Duration> {
+    async fn ping(&self) -> sqlx::Result<Response> {
         let mut connection = self.connect().await?;
         let begun = Instant::now();
         connection.ping().await?;
         let latency = begun.elapsed();
+        let read_only =
+            sqlx::query_scalar!(r#"SELECT current_setting('transaction_read_only')::boolean AS "read_only!""#);
+        let read_only = read_only.fetch_one(&mut connection).await?;
         connection.close().await?;
-        Ok(latency)
+        Ok(Response { latency, read_only })
     }
 
     /// Checks the connections that were not used lately, so that their next user needs no check.
@@ -359,6 +363,12 @@ fn is_refusal_of_a_running_server(error: &sqlx::Error) -> bool {
         sqlx::Error::Database(refusal) => !refusal.code().is_some_and(|code| is_refused_connection(&code)),
         _ => false,
     }
+}
+
+/// Response of a database to a new connection.
+struct Response {
+    latency: Duration,
+    read_only: bool,
 }
 
 /// All databases of a deployment. Cheap to clone.
