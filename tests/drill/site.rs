@@ -151,7 +151,7 @@ impl Site {
 
     /// Returns the configuration of deploy/compose with the addresses of this deployment.
     fn balancer_configuration(&self) -> String {
-        let text = fs::read_to_string(root().join("deploy/compose/haproxy.cfg")).unwrap();
+        let text = fs::read_to_string(root().join("deploy/compose/haproxy/haproxy.cfg")).unwrap();
         let (text, _) = text.split_once("resolvers docker\n  parse").expect("the resolvers are the last section");
         let mut text = text
             .replace("bind :8082", &format!("bind 127.0.0.1:{}", self.ports[0]))

@@ -119,8 +119,10 @@ pub(super) struct Api {
 }
 
 impl Api {
-    pub(super) fn new(url: &str, token: Option<String>) -> Self {
-        Self { client: reqwest::Client::new(), endpoint: format!("{}/graphql", url.trim_end_matches('/')), token }
+    /// Creates a client. Fails if the machine has no certificates of authorities (CAs).
+    pub(super) fn new(url: &str, token: Option<String>) -> reqwest::Result<Self> {
+        let client = reqwest::Client::builder().build()?;
+        Ok(Self { client, endpoint: format!("{}/graphql", url.trim_end_matches('/')), token })
     }
 
     pub(super) async fn register(&self, path: &str) -> Result<Registered, ApiError> {

@@ -88,6 +88,9 @@ pub enum DemoError {
     /// A request was refused or got no response.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// The HTTP client can't be created.
+    #[error("the HTTP client can't be created; are the CA certificates of the system installed?")]
+    Client(#[source] reqwest::Error),
     /// The source can't be read.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -107,7 +110,7 @@ pub enum DemoError {
 /// Takes messages until the source ends, the subscription is drained or deactivated, or Ctrl-C is pressed.
 pub(super) async fn run(options: Options) -> Result<(), DemoError> {
     let token = options.token_file.map(read_token).transpose()?;
-    let api = Api::new(&options.url, token);
+    let api = Api::new(&options.url, token).map_err(DemoError::Client)?;
     let Registered { subscription, spec } = api.register(&options.subscription).await?;
     let Spec { dispatch, limits } = spec.unwrap_or_default();
     let active = match subscription.status.as_str() {
