@@ -23,7 +23,11 @@ pub const METRICS: [Metric; 75] = [
         "Open connections of the pool, by state: `used` or `idle`",
     ),
     Metric::gauge("noetl_database_connections_max", &["database"], "Maximum number of connections of the pool"),
-    Metric::gauge("noetl_database_up", &["database"], "Whether the last probe reached the database: 1 or 0"),
+    Metric::gauge(
+        "noetl_database_up",
+        &["database"],
+        "Whether the database can be reached and written, according to the last probe: 1 or 0",
+    ),
     Metric::counter("noetl_dedup_purged_total", &[], "Expired dedup claims that were deleted"),
     Metric::counter(
         "noetl_dedup_swept_total",

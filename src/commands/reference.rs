@@ -126,9 +126,9 @@ noetl-graphql check-config
 ```
 
 reports every invalid or missing setting at once, and exits with code 2 if there is one. `serve` and `migrate` do the
-same check before they connect to anything. The command also names variables that begin with `NOETL_` and are not
-settings: they may be misspelled. The view System of the console, and `{ server { settings { name value isDefault } }
-}`, show the numbers, flags and choices that a replica uses.
+same check before they connect to anything. `check-config` also names variables of the environment that begin with
+`NOETL_` and are not settings; they may be misspelled. The view System of the console, and `{ server { settings { name
+value isDefault } } }`, show the numbers, flags and choices that a replica uses.
 "
     .to_owned();
     for (title, settings) in config::describe() {

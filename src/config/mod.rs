@@ -180,7 +180,7 @@ pub struct ConfigError(pub Vec<String>);
 /// Settings that a command requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredSettings {
-    /// Databases and a broker.
+    /// Databases, and a broker if events are published or relayed.
     Servers,
     /// Databases.
     Databases,

@@ -470,3 +470,14 @@ async fn the_work_of_running_servers_is_no_difference_and_a_repair_does_not_dist
     assert!(sent > 0);
     assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.execution").await, sent + 10);
 }
+
+#[tokio::test]
+async fn a_check_needs_the_broker_unless_nothing_is_published() {
+    let deployment = Deployment::start(0).await;
+    let mut command = deployment.command("check");
+    let output = command.env_remove("NOETL_NATS_URL").output().await.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("NOETL_NATS_URL"), "{output:?}");
+    let output = command.env("NOETL_EVENT_STREAM_ENABLED", "false").output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+}

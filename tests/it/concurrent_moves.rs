@@ -1,5 +1,5 @@
-//! Several commands work on the same moves of buckets. Each one reports what the journal says: it does not take a move
-//! that another command fenced, switched, completed or aborted for its own.
+//! Several commands work on the same moves of buckets. A command never counts a move as its own if another one fenced,
+//! switched, completed or aborted it.
 //!
 //! The changes of the other command are made by SQL, at a statement before which the command under test is held.
 
@@ -28,7 +28,8 @@ async fn with_executions(deployment: &Deployment, count: usize) -> Vec<i64> {
 }
 
 /// Holds the statements of the journal that are like a pattern, from the first fence on, until `holder` releases the
-/// advisory lock `gate`. A statement that is held sees the rows of before, as one that waits for another process does.
+/// advisory lock `gate`. A held statement sees the rows from before the wait, like one that waits for
+/// another process.
 async fn hold(holder: &mut PgConnection, gate: i64, statement: &str) {
     let hold = format!(
         "CREATE FUNCTION public.hold_{gate}() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$ BEGIN

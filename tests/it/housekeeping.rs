@@ -407,7 +407,10 @@ async fn a_partition_blocked_by_stray_events_is_created_by_the_statements_of_the
     let of_event = sqlx::query_scalar::<_, String>(transaction).bind(from + 1);
     let before = of_event.fetch_one(&mut shard).await.unwrap();
     let (first, end) = (from.to_string(), end.to_string());
-    let values = [(":\"partition\"", partition.as_str()), (":first", &first), (":end", &end)];
+    let owner = "SELECT quote_ident(tableowner) FROM pg_tables WHERE schemaname = 'noetl' AND tablename = $1";
+    let owner_of = |table| sqlx::query_scalar::<_, String>(owner).bind(table);
+    let owner = owner_of("event").fetch_one(&mut shard).await.unwrap();
+    let values = [(":\"partition\"", partition.as_str()), (":\"owner\"", &owner), (":first", &first), (":end", &end)];
     let statements = values.into_iter().fold(moves_events(), |text, (name, value)| text.replace(name, value));
     run(&mut shard, &statements).await;
     let (output, said) = maintain_with(&deployment, &[]).await;

@@ -18,6 +18,8 @@ use super::connections::{Connection, Planned, Planning, Pool, State};
 /// Bytes of rows after which a statement lets its deadline and other tasks run. A fast database always has the next row
 /// ready, so that the reader would not wait for it.
 const YIELD_BYTES: usize = 256 << 10;
+/// SQLSTATE of a statement that writes in a read-only session.
+const READ_ONLY: &str = "25006";
 
 type Step = Either<PgQueryResult, PgRow>;
 
@@ -179,12 +181,14 @@ async fn first(mut steps: BoxStream<'_, sqlx::Result<Step>>) -> sqlx::Result<Opt
 }
 
 impl State {
-    /// Updates the state after an error. An error from the database ends the statement.
+    /// Updates the state after an error. An error from the database ends the statement. A session that began while the
+    /// database was read-only stays so, and is not used again.
     fn note(&mut self, error: &sqlx::Error) {
         match error {
             sqlx::Error::Database(error) => {
                 let severity = error.try_downcast_ref().map(PgDatabaseError::severity);
-                self.broken = matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic));
+                let is_read_only = error.code().is_some_and(|code| code == READ_ONLY);
+                self.broken = is_read_only || matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic));
                 self.running = false;
             }
             sqlx::Error::Io(_) | sqlx::Error::Tls(_) => self.broken = true,

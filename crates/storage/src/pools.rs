@@ -314,7 +314,7 @@ impl Database {
         }
     }
 
-    /// Returns whether the database responds to a new connection. It may wait without limit. Callers that wait at the same
+    /// Returns whether the database responds to a new connection and can be written. It may wait without limit. Callers that wait at the same
     /// time share one attempt.
     async fn responds(&self) -> bool {
         let asked = Instant::now();
@@ -324,7 +324,7 @@ impl Database {
         }
         let begun = Instant::now();
         let responds = match self.ping().await {
-            Ok(_) => true,
+            Ok(response) => !response.read_only,
             Err(error) => is_refusal_of_a_running_server(&error),
         };
         if responds {
