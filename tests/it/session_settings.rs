@@ -1,9 +1,14 @@
-//! Time limits that the database or its roles have do not end the server's own long work.
+//! Settings that the database or its roles have: time limits do not end the server's own long work, and a session that
+//! began while the database was read-only is closed.
 
 use std::collections::BTreeSet;
 
+use noetl_storage::error::DatabaseName;
+use noetl_storage::machines;
+use noetl_storage::pools::Database;
 use noetl_testkit::feed::{assert_exactly, run};
 use noetl_testkit::{Deployment, eventually};
+use uuid::Uuid;
 
 const BATCH: i64 = 20_000;
 
@@ -41,4 +46,17 @@ async fn time_limits_of_the_database_do_not_end_the_leaders_session() {
     let mut committed = BTreeSet::from([(1, 1)]);
     committed.extend((2..=BATCH).map(|event| (7 + event % 10, event)));
     assert_exactly(&deployment.stored(0).await, &committed);
+}
+
+#[tokio::test]
+async fn a_session_that_began_while_the_database_was_read_only_is_not_used_again() {
+    let deployment = Deployment::start(0).await;
+    let mut cluster = deployment.cluster().await;
+    let name: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&mut cluster).await.unwrap();
+    let database = Database::new(DatabaseName::Cluster, deployment.cluster_dsn.parse().unwrap(), 1);
+    let write = async || machines::release(&database, Uuid::nil(), 1, 0).await;
+    run(&mut cluster, &format!("ALTER DATABASE {name} SET default_transaction_read_only = on")).await;
+    write().await.unwrap_err();
+    run(&mut cluster, &format!("ALTER DATABASE {name} RESET default_transaction_read_only")).await;
+    write().await.unwrap();
 }
