@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
+use noetl_testkit::worker::{event, event_with};
+use noetl_testkit::{Deployment, QUIET, Server, WAIT_TIMEOUT, eventually};
 use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,6 +18,8 @@ const SILENT: usize = 10_000;
 const SILENT_MIB: f64 = 150.0;
 /// Limit of the additional memory growth for clients that send slowly or do not read.
 const STUCK_MIB: f64 = 400.0;
+/// Size of each of two large events.
+const LARGE_MIB: u32 = 7;
 
 fn resident_mib(server: &Server) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
@@ -161,6 +164,24 @@ async fn idle_connections_need_little_memory_and_do_not_block_other_clients() {
         .await;
     is_served(&server, 16).await;
     server.stop().await;
+}
+
+#[tokio::test]
+async fn memory_of_a_large_statement_is_freed_while_its_connection_is_idle() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&QUIET).await;
+    server.register_entry("p", &json!({ "kind": "playbook" })).await;
+    let execution: i64 = server.execute(json!({ "path": "p" })).await["executionId"].as_str().unwrap().parse().unwrap();
+    server.project(&[event(execution, 1)]).await;
+    let before = resident_mib(&server);
+    let large =
+        |id| event_with(execution, id, &json!({ "context": { "text": "x".repeat((LARGE_MIB as usize) << 20) } }));
+    assert_eq!(server.project(&[large(2), large(3)]).await["projected"], 2);
+    eventually("the server gives the memory back", async || {
+        // The rest is that of parts of the server that ran for the first time.
+        (resident_mib(&server) - before < f64::from(LARGE_MIB)).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

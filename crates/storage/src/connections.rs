@@ -325,8 +325,10 @@ impl Shared {
         Some(idle.remove(position))
     }
 
-    /// Puts back an idle connection that was checked, in the order of the last use.
-    fn put_back(&self, open: Open) {
+    /// Puts back an idle connection that was checked, in the order of the last use. Frees the buffers that the driver
+    /// keeps after large statements.
+    fn put_back(&self, mut open: Open) {
+        open.raw.shrink_buffers();
         let mut idle = self.idle();
         let position = idle.partition_point(|other| other.used <= open.used);
         idle.insert(position, open);
