@@ -201,3 +201,14 @@ async fn the_demo_starts_no_more_executions_in_a_second_than_the_document_allows
     // Ten starts take nine pauses of 500 ms; the first start may be late.
     assert!(starts[9] - starts[0] >= TimeDelta::milliseconds(1500), "{starts:?}");
 }
+
+#[tokio::test]
+async fn a_machine_without_ca_certificates_is_named() {
+    let (file, folder) = (tempfile::NamedTempFile::new().unwrap(), tempfile::tempdir().unwrap());
+    let mut command = Command::new(binary());
+    command.args(["demo", "--url", "http://127.0.0.1:1"]).env("SSL_CERT_FILE", file.path());
+    let output = command.env("SSL_CERT_DIR", folder.path()).output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("install the CA certificates of the system"), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}

@@ -8,6 +8,9 @@ use sqlx::postgres::PgDatabaseError;
 use super::budget::Exceeded;
 use noetl_domain::shard::ShardIndex;
 
+/// SQLSTATE of a statement that writes in a read-only session.
+pub(super) const READ_ONLY: &str = "25006";
+
 /// Name of a database in a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DatabaseName {
@@ -224,5 +227,5 @@ pub(super) fn is_refused_connection(code: &str) -> bool {
 fn is_unavailable_state(code: &str) -> bool {
     code.starts_with("08")
         || is_refused_connection(code)
-        || ["53100", "53300", "25006", "25P03", "40P01", "40001"].contains(&code)
+        || ["53100", "53300", READ_ONLY, "25P03", "40P01", "40001"].contains(&code)
 }

@@ -14,12 +14,11 @@ use tokio::task::yield_now;
 
 use super::budget::{Budget, Exceeded};
 use super::connections::{Connection, Planned, Planning, Pool, State};
+use super::error::READ_ONLY;
 
 /// Bytes of rows after which a statement lets its deadline and other tasks run. A fast database always has the next row
 /// ready, so that the reader would not wait for it.
 const YIELD_BYTES: usize = 256 << 10;
-/// SQLSTATE of a statement that writes in a read-only session.
-const READ_ONLY: &str = "25006";
 
 type Step = Either<PgQueryResult, PgRow>;
 

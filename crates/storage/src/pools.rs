@@ -314,8 +314,8 @@ impl Database {
         }
     }
 
-    /// Returns whether the database responds to a new connection and can be written. It may wait without limit. Callers that wait at the same
-    /// time share one attempt.
+    /// Returns whether the database responds to a new connection and can be written. It may wait without limit. Callers
+    /// that wait at the same time share one attempt.
     async fn responds(&self) -> bool {
         let asked = Instant::now();
         let mut responded = self.responded.lock().await;

@@ -89,7 +89,7 @@ pub enum DemoError {
     #[error(transparent)]
     Api(#[from] ApiError),
     /// The HTTP client can't be created.
-    #[error("the HTTP client can't be created; are the CA certificates of the system installed?")]
+    #[error("the HTTP client can't be created; install the CA certificates of the system")]
     Client(#[source] reqwest::Error),
     /// The source can't be read.
     #[error(transparent)]
