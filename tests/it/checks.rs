@@ -178,6 +178,21 @@ async fn unfinished_claims_and_registrations_are_finished() {
 }
 
 #[tokio::test]
+async fn a_repair_finishes_a_registration_that_began_just_before() {
+    let deployment = Deployment::start(2).await;
+    let settings = [&QUIET[..], &[("NOETL_FAULT_POINT", "register.reserved")]].concat();
+    let mut doomed = deployment.replica_with(&settings).await;
+    doomed.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    let register = "mutation { registerSubscription(input: {path: \"inbox\"}) { subscription { id } } }";
+    assert!(doomed.send(register, Value::Null).await.is_err());
+    assert!(!doomed.ended().await.success());
+    let open = "SELECT count(*) FROM noetl.subscription_registry WHERE intent_after IS NOT NULL";
+    assert_eq!(deployment.in_cluster(open).await, 1);
+    let (code, repaired) = deployment.check(&["--repair"]).await;
+    assert_eq!((code, deployment.in_cluster(open).await), (0, 0), "{repaired:#}");
+}
+
+#[tokio::test]
 async fn rows_that_contradict_their_logs_are_built_again() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&QUIET).await;

@@ -1,9 +1,10 @@
 //! Filters and numbers of executions, and what an execution shows of its log.
 
 use noetl_testkit::outbox::NO_RELAY;
-use noetl_testkit::projections::insert_step_event;
+use noetl_testkit::projections::{NO_PROJECTOR_NO_STREAM, insert_step_event};
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
+use sqlx::PgConnection;
 
 async fn ids(server: &Server, filter: Value) -> Vec<String> {
     let query = "query($filter: ExecutionFilter) { executions(filter: $filter) { nodes { id } totalCount { value } } }";
@@ -60,6 +61,66 @@ async fn executions_are_filtered_by_path_version_end_id_and_dedup_key() {
         assert!(error["message"].as_str().unwrap().contains(field), "{response}");
         assert!(response["data"]["server"]["version"].is_string(), "{response}");
     }
+}
+
+/// Inserts executions `$1` to `$2` with paths of their own below `idle/`, and 1,000 newer ones of one path.
+const IDLE_PATHS: &str = "INSERT INTO noetl.execution (execution_id, catalog_id, status, path, start_time, tenant_id)
+    SELECT n, 0, 'COMPLETED', 'idle/' || lpad(n::text, 5, '0'), now() - interval '1 day', 'acme'
+    FROM generate_series($1::bigint, $2) AS n
+    UNION ALL
+    SELECT 100000 + n, 0, 'COMPLETED', 'busy/' || lpad(n::text, 5, '0'), now(), 'acme' FROM generate_series(1, 1000) AS n
+    ON CONFLICT DO NOTHING";
+
+#[tokio::test]
+async fn a_path_prefix_of_too_many_idle_paths_is_refused() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let mut shard = deployment.shard(0).await;
+    let insert = async |shard: &mut PgConnection, from: i64, to: i64| {
+        sqlx::query(IDLE_PATHS).bind(from).bind(to).execute(shard).await.unwrap();
+    };
+    let list = "query($filter: ExecutionFilter) { executions(filter: $filter, first: 2) { nodes { id } } }";
+    let stats = "query($filter: ExecutionFilter) { executionStats(filter: $filter) { total } }";
+    let found = async |query: &str, filter: &Value| server.send(query, json!({ "filter": filter })).await.unwrap();
+    let (of_all, of_tenant) = (json!({ "pathPrefix": "idle/" }), json!({ "pathPrefix": "idle/", "tenantId": "acme" }));
+    insert(&mut shard, 1, 4000).await;
+    for filter in [&of_all, &of_tenant] {
+        let listed = found(list, filter).await;
+        assert_eq!(listed["data"]["executions"]["nodes"], json!([{ "id": "4000" }, { "id": "3999" }]), "{listed}");
+        assert_eq!(found(stats, filter).await["data"]["executionStats"]["total"], 4000);
+    }
+    insert(&mut shard, 4001, 4001).await;
+    let check_refusal = |response: &Value| {
+        let error = &response["errors"][0];
+        assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{response}");
+        assert_eq!(error["extensions"]["field"], json!(["filter", "pathPrefix"]), "{response}");
+        assert!(error["message"].as_str().unwrap().starts_with("pathPrefix must be longer: more than 4000 "));
+    };
+    for filter in [&of_all, &of_tenant] {
+        for query in [list, stats] {
+            check_refusal(&found(query, filter).await);
+        }
+    }
+    // The page is filled by the newest executions, and only their number needs all paths.
+    let filter = json!({ "filter": { "pathPrefix": "" } });
+    let page = "query($filter: ExecutionFilter) {
+        executions(filter: $filter, first: 1) { nodes { id } totalCount { value } } }";
+    let filled = server.send(page, filter).await.unwrap();
+    assert_eq!(filled["data"]["executions"], json!({ "nodes": [{ "id": "101000" }], "totalCount": null }), "{filled}");
+    check_refusal(&filled);
+    let longer = found(stats, &json!({ "pathPrefix": "idle/01" })).await;
+    assert_eq!(longer["data"]["executionStats"]["total"], 1000, "{longer}");
+    // A bulk operation selects among all executions that have not ended.
+    let unended = "UPDATE noetl.execution SET status = 'RUNNING'";
+    sqlx::query(unended).execute(&mut shard).await.unwrap();
+    let cancel = "mutation { cancelExecutions(input: { select: { filter: { pathPrefix: \"idle/\" } } }) {
+        userErrors { code field message } } }";
+    let refused = server.data(cancel, Value::Null).await["cancelExecutions"]["userErrors"][0].take();
+    assert_eq!(
+        (&refused["code"], &refused["field"]),
+        (&json!("INVALID_INPUT"), &json!(["select", "filter", "pathPrefix"])),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

@@ -146,6 +146,8 @@ async fn a_read_only_shard_counts_as_down_until_it_accepts_writes() {
     let down = r#"noetl_database_up{database="shard 1"}"#;
     eventually("the shard is down", async || (server.metric(down).await == 0.0).then_some(())).await;
     check_down(&server, &ids).await;
+    let shards = server.data("{ shards { available error } }", Value::Null).await["shards"].take();
+    assert_eq!(shards[1], json!({ "available": false, "error": "shard 1 is read-only, such as a standby" }));
     run(&mut own, "ALTER DATABASE own RESET default_transaction_read_only").await;
     check_up(&server, &ids).await;
     insert(&mut own, (1, 1)).await;

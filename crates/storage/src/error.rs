@@ -11,6 +11,9 @@ use noetl_domain::shard::ShardIndex;
 /// SQLSTATE of a statement that writes in a read-only session.
 pub(super) const READ_ONLY: &str = "25006";
 
+/// Combinations of a path and a status that a list of executions with a prefix of the path searches in one shard.
+pub const MAX_PATH_KINDS: u32 = 4000;
+
 /// Name of a database in a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DatabaseName {
@@ -71,6 +74,9 @@ pub enum StorageError {
         /// The database.
         database: DatabaseName,
     },
+    /// A list of executions would search more than [`MAX_PATH_KINDS`] combinations of a path and a status.
+    #[error("more than {MAX_PATH_KINDS} combinations of a path and a status begin with the path prefix")]
+    TooManyPaths,
     /// The operation exceeded a limit of its budget.
     #[error(transparent)]
     LimitExceeded(Exceeded),
@@ -90,8 +96,10 @@ impl StorageError {
     pub(super) fn classify(database: DatabaseName, source: sqlx::Error) -> Self {
         if let Some(exceeded) = exceeded(&source) {
             Self::LimitExceeded(exceeded)
-        } else if source.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == FENCED) {
+        } else if has_code(&source, FENCED) {
             Self::BucketMoves { database }
+        } else if has_code(&source, TOO_MANY_PATHS) {
+            Self::TooManyPaths
         } else if is_timeout(&source) {
             Self::TimedOut { database, reason: source.to_string() }
         } else if is_unavailability(&source) {
@@ -114,6 +122,7 @@ impl StorageError {
             | Self::TimedOut { .. }
             | Self::BucketMoves { .. }
             | Self::Corrupt { .. }
+            | Self::TooManyPaths
             | Self::LimitExceeded(_) => None,
         }
     }
@@ -164,6 +173,14 @@ impl StorageError {
 
 /// SQLSTATE of `noetl.check_bucket_fence()` (`migrations/0040_bucket_moves.sql`).
 const FENCED: &str = "NB001";
+
+/// SQLSTATE of `noetl.refuse_path_prefix()` (`migrations/0041_list_bounds.sql`).
+const TOO_MANY_PATHS: &str = "NL001";
+
+/// Returns whether a database returned this SQLSTATE.
+fn has_code(error: &sqlx::Error, wanted: &str) -> bool {
+    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == wanted)
+}
 
 /// Returns whether the database ended the statement because it took too long, or because it waited too long for a lock:
 /// SQLSTATE `query_canceled` and `lock_not_available`.

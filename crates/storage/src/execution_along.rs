@@ -1,16 +1,18 @@
 //! The index of each source, as arguments of [`select`](super::execution_select::select).
 
-/// Passes a direction and the arguments of `select` for [`Source::Path`] to the macro `$statement`.
+/// Passes a direction and the arguments of `select` for [`Source::Path`] to the macro `$statement`. More than
+/// [`MAX_PATH_KINDS`](super::error::MAX_PATH_KINDS) kinds with a prefix are refused.
 macro_rules! along_path {
     ($statement:ident, $direction:tt) => {
         $statement!(
             $direction,
-            kinds: r#"path COLLATE "C" AS path, upper(status) AS status"#,
+            kinds: r#"path COLLATE "C" AS path, upper(status) AS status, kind.place + 1 AS place"#,
             index: "path IS NOT NULL",
             keys: r#"path COLLATE "C", upper(status)"#,
-            start: "coalesce($9, $2) AS path, '' AS status",
+            start: "coalesce($9, $2) AS path, '' AS status, 0 AS place",
             kind: "kind.path, kind.status",
-            while: "CASE WHEN $9::text IS NULL THEN starts_with(found.path, $2) ELSE found.path = $9 END",
+            while: "CASE WHEN $9::text IS NOT NULL THEN found.path = $9 WHEN NOT starts_with(found.path, $2) THEN false
+                         WHEN found.place > 4000 THEN noetl.refuse_path_prefix() ELSE true END",
             values: "source.path, source.status",
             time: "noetl.list_time(start_time, 5)",
             source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
@@ -18,17 +20,20 @@ macro_rules! along_path {
     };
 }
 
-/// Passes a direction and the arguments of `select` for [`Source::TenantPath`] to the macro `$statement`.
+/// Passes a direction and the arguments of `select` for [`Source::TenantPath`] to the macro `$statement`. More than
+/// [`MAX_PATH_KINDS`](super::error::MAX_PATH_KINDS) kinds with a prefix are refused.
 macro_rules! along_tenant_path {
     ($statement:ident, $direction:tt) => {
         $statement!(
             $direction,
-            kinds: r#"tenant_id AS tenant, path COLLATE "C" AS path, upper(status) AS status"#,
+            kinds: r#"tenant_id AS tenant, path COLLATE "C" AS path, upper(status) AS status, kind.place + 1 AS place"#,
             index: "tenant_id <> 'default' AND path IS NOT NULL",
             keys: r#"tenant_id, path COLLATE "C", upper(status)"#,
-            start: "coalesce($6, $7) AS tenant, coalesce($9, $2) AS path, '' AS status",
+            start: "coalesce($6, $7) AS tenant, coalesce($9, $2) AS path, '' AS status, 0 AS place",
             kind: "kind.tenant, kind.path, kind.status",
-            while: "found.tenant = coalesce($6, $7) AND CASE WHEN $9::text IS NULL THEN starts_with(found.path, $2) ELSE found.path = $9 END",
+            while: "found.tenant = coalesce($6, $7)
+                    AND CASE WHEN $9::text IS NOT NULL THEN found.path = $9 WHEN NOT starts_with(found.path, $2) THEN false
+                             WHEN found.place > 4000 THEN noetl.refuse_path_prefix() ELSE true END",
             values: "source.tenant, source.path, source.status",
             time: "noetl.list_time(start_time, 6)",
             source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",

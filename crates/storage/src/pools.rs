@@ -46,7 +46,7 @@ pub struct Database {
     leases: Pool,
     options: PgConnectOptions,
     /// Reason that the database is down; `None` while it is up or was not probed.
-    down: RwLock<Option<String>>,
+    down: RwLock<Option<Down>>,
     latency_micros: AtomicU64,
     /// Number of probes that timed out since the last successful one.
     slow_probes: AtomicU64,
@@ -61,11 +61,22 @@ pub struct Database {
     cursor_row: CursorRow,
 }
 
+/// Reason that a database is down.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Down {
+    /// It is read-only, such as a standby.
+    #[error("the server is read-only")]
+    ReadOnly,
+    /// It refuses connections or does not respond, for this reason, which is for the log and not for users.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
 /// Health of a database according to its probes.
 #[derive(Debug, Clone)]
 pub struct Health {
     /// Reason that the database is down; `None` if it is up.
-    pub down: Option<String>,
+    pub down: Option<Down>,
     /// Round-trip time of the last successful probe; `None` before the first.
     pub latency: Option<Duration>,
 }
@@ -204,7 +215,7 @@ impl Database {
     /// Runs one operation under the deadline and classifies its error. Fails at once if the database is down.
     pub(super) async fn run<T>(&self, work: impl Future<Output = sqlx::Result<T>>) -> Result<T, StorageError> {
         if let Some(reason) = self.health().down {
-            return Err(self.unavailable(reason));
+            return Err(self.unavailable(reason.to_string()));
         }
         self.run_within(OPERATION_DEADLINE, work).await
     }
@@ -292,12 +303,12 @@ impl Database {
                 let micros = u64::try_from(response.latency.as_micros()).unwrap_or(u64::MAX);
                 self.latency_micros.store(micros, Ordering::Relaxed);
                 self.slow_probes.store(0, Ordering::Relaxed);
-                response.read_only.then(|| "the server is read-only".to_owned())
+                response.read_only.then_some(Down::ReadOnly)
             }
             Ok(Err(error)) if is_refusal_of_a_running_server(&error) => None,
-            Ok(Err(error)) => Some(error.to_string()),
+            Ok(Err(error)) => Some(Down::Unreachable(error.to_string())),
             Err(_) if self.slow_probes.fetch_add(1, Ordering::Relaxed) == 0 => self.health().down,
-            Err(_) => Some(format!("no response within {PROBE_DEADLINE:?}")),
+            Err(_) => Some(Down::Unreachable(format!("no response within {PROBE_DEADLINE:?}"))),
         };
         if outcome.is_some() {
             self.pool.suspect();
@@ -305,7 +316,8 @@ impl Database {
         }
         let mut down = self.down.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         if down.is_some() != outcome.is_some() {
-            tracing::warn!(database = %self.name, reason = ?outcome, up = outcome.is_none(), "database health changed");
+            let reason = outcome.as_ref().map(tracing::field::display);
+            tracing::warn!(database = %self.name, reason, up = outcome.is_none(), "database health changed");
         }
         *down = outcome;
         drop(down);

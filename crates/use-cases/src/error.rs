@@ -9,7 +9,7 @@ use async_graphql::resolver_utils::EnumType;
 use noetl_domain::ids::{Id, IdGenerationError};
 use noetl_runtime::coalesce::Unfinished;
 use noetl_storage::budget::Exceeded;
-use noetl_storage::error::{DatabaseName, StorageError};
+use noetl_storage::error::{DatabaseName, MAX_PATH_KINDS, StorageError};
 
 /// Code of a user error: the reason a mutation was refused.
 // This is the only list of these codes. The API's enum, with these descriptions, and docs/errors.md derive from it.
@@ -192,11 +192,27 @@ impl From<StorageError> for ServiceError {
             )
             .into();
         }
+        if matches!(error, StorageError::TooManyPaths) {
+            let message = format!(
+                "pathPrefix must be longer: more than {MAX_PATH_KINDS} combinations of a path and a status begin with it, and too \
+                 few of the newest executions do"
+            );
+            return Rejection::invalid("filter.pathPrefix", message).into();
+        }
         Self::Storage(Arc::new(error))
     }
 }
 
 impl ServiceError {
+    /// Returns the error with `outer`, a dotted path, before the field of a rejection.
+    #[must_use]
+    pub fn within(self, outer: &str) -> Self {
+        match self {
+            Self::Rejected(rejection) => Self::Rejected(rejection.within(outer)),
+            fault => fault,
+        }
+    }
+
     /// Returns whether this is a rejection: the same request would be refused again.
     #[must_use]
     pub fn is_rejection(&self) -> bool {

@@ -4,14 +4,14 @@ use async_graphql::SimpleObject;
 
 use crate::context::Services;
 use noetl_domain::shard::ShardIndex;
-use noetl_storage::pools::Database;
+use noetl_storage::pools::{Database, Down};
 
 /// Health of one shard, as this replica sees it.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct Shard {
     /// Index of the shard, counted from 0.
     pub shard: u16,
-    /// Whether the shard can be reached.
+    /// Whether the shard can be reached and written.
     pub available: bool,
     /// Round-trip time of the last successful probe in milliseconds; null before the first one.
     pub latency_milliseconds: Option<f64>,
@@ -38,8 +38,17 @@ pub(super) fn shards(services: &Services) -> Vec<Shard> {
             pool_size,
             pool_idle: u32::try_from(pool_idle).unwrap_or(u32::MAX),
             buckets: u32::try_from(databases.map().buckets_of(shard)).unwrap_or(u32::MAX),
-            error: health.down.map(|_| format!("{} can't be reached", database.name())),
+            error: health.down.map(|down| error(database, &down)),
         }
     };
     databases.shards().iter().zip(0..).map(|(database, shard)| health_of(database, shard)).collect()
+}
+
+/// Returns an error message that names no server.
+fn error(database: &Database, down: &Down) -> String {
+    let name = database.name();
+    match down {
+        Down::ReadOnly => format!("{name} is read-only, such as a standby"),
+        Down::Unreachable(_) => format!("{name} can't be reached"),
+    }
 }

@@ -38,7 +38,8 @@ impl Cancel for Executions {
         let mut request = PageRequest { limit: MAX_PAGE, backwards: false, after: None, before: None };
         let (mut matched, mut missing) = (Vec::new(), BTreeSet::new());
         loop {
-            let Listing { page, unavailable } = self.list(filter, &request, scope).await?;
+            let listed = self.list(filter, &request, scope).await;
+            let Listing { page, unavailable } = listed.map_err(|error| error.within("select"))?;
             missing.extend(unavailable);
             matched.extend(page.items.iter().map(|row| Id::new(row.execution_id)));
             if matched.len() > MAX_CANCELLED || (page.has_next && matched.len() == MAX_CANCELLED) {
