@@ -1,5 +1,6 @@
--- Ends a list of executions with a prefix of the path that too many combinations of a path and a status have. Each of them
--- is searched, so the list would be slow. The servers know the SQLSTATE.
+-- Refuses a list of executions by a path prefix. The caller found too many combinations of a path and a status with the
+-- prefix, and each would be searched. The function must be volatile: the planner evaluates other functions. The servers
+-- know the SQLSTATE.
 CREATE OR REPLACE FUNCTION noetl.refuse_path_prefix() RETURNS BOOLEAN LANGUAGE plpgsql AS
 $$
 BEGIN

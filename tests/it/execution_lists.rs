@@ -63,12 +63,13 @@ async fn executions_are_filtered_by_path_version_end_id_and_dedup_key() {
     }
 }
 
-/// Inserts executions `$1` to `$2` with paths of their own below `idle/`, and 1,000 newer ones of one path.
+/// Inserts executions `$1` to `$2` with paths of their own below `team/idle/`, and 1,000 newer ones with paths of their own
+/// below `team/busy/`.
 const IDLE_PATHS: &str = "INSERT INTO noetl.execution (execution_id, catalog_id, status, path, start_time, tenant_id)
-    SELECT n, 0, 'COMPLETED', 'idle/' || lpad(n::text, 5, '0'), now() - interval '1 day', 'acme'
+    SELECT n, 0, 'COMPLETED', 'team/idle/' || lpad(n::text, 5, '0'), now() - interval '1 day', 'acme'
     FROM generate_series($1::bigint, $2) AS n
     UNION ALL
-    SELECT 100000 + n, 0, 'COMPLETED', 'busy/' || lpad(n::text, 5, '0'), now(), 'acme' FROM generate_series(1, 1000) AS n
+    SELECT 100000 + n, 0, 'COMPLETED', 'team/busy/' || lpad(n::text, 5, '0'), now(), 'acme' FROM generate_series(1, 1000) AS n
     ON CONFLICT DO NOTHING";
 
 #[tokio::test]
@@ -82,19 +83,24 @@ async fn a_path_prefix_of_too_many_idle_paths_is_refused() {
     let list = "query($filter: ExecutionFilter) { executions(filter: $filter, first: 2) { nodes { id } } }";
     let stats = "query($filter: ExecutionFilter) { executionStats(filter: $filter) { total } }";
     let found = async |query: &str, filter: &Value| server.send(query, json!({ "filter": filter })).await.unwrap();
-    let (of_all, of_tenant) = (json!({ "pathPrefix": "idle/" }), json!({ "pathPrefix": "idle/", "tenantId": "acme" }));
+    let (of_all, of_tenant) =
+        (json!({ "pathPrefix": "team/idle/" }), json!({ "pathPrefix": "team/idle/", "tenantId": "acme" }));
     insert(&mut shard, 1, 4000).await;
-    for filter in [&of_all, &of_tenant] {
+    // Another tenant has one of the paths. In the order of the index, it comes after the 4,000.
+    let other = "INSERT INTO noetl.execution (execution_id, catalog_id, status, path, start_time, tenant_id)
+        VALUES (0, 0, 'COMPLETED', 'team/idle/00001', now() - interval '2 days', 'other')";
+    sqlx::query(other).execute(&mut shard).await.unwrap();
+    for (filter, total) in [(&of_all, 4001), (&of_tenant, 4000)] {
         let listed = found(list, filter).await;
         assert_eq!(listed["data"]["executions"]["nodes"], json!([{ "id": "4000" }, { "id": "3999" }]), "{listed}");
-        assert_eq!(found(stats, filter).await["data"]["executionStats"]["total"], 4000);
+        assert_eq!(found(stats, filter).await["data"]["executionStats"]["total"], total);
     }
     insert(&mut shard, 4001, 4001).await;
     let check_refusal = |response: &Value| {
         let error = &response["errors"][0];
         assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{response}");
         assert_eq!(error["extensions"]["field"], json!(["filter", "pathPrefix"]), "{response}");
-        assert!(error["message"].as_str().unwrap().starts_with("pathPrefix must be longer: more than 4000 "));
+        assert!(error["message"].as_str().unwrap().starts_with("more than 4000 combinations "));
     };
     for filter in [&of_all, &of_tenant] {
         for query in [list, stats] {
@@ -102,25 +108,28 @@ async fn a_path_prefix_of_too_many_idle_paths_is_refused() {
         }
     }
     // The page is filled by the newest executions, and only their number needs all paths.
-    let filter = json!({ "filter": { "pathPrefix": "" } });
+    let filter = json!({ "filter": { "pathPrefix": "team/" } });
     let page = "query($filter: ExecutionFilter) {
         executions(filter: $filter, first: 1) { nodes { id } totalCount { value } } }";
     let filled = server.send(page, filter).await.unwrap();
     assert_eq!(filled["data"]["executions"], json!({ "nodes": [{ "id": "101000" }], "totalCount": null }), "{filled}");
     check_refusal(&filled);
-    let longer = found(stats, &json!({ "pathPrefix": "idle/01" })).await;
+    let longer = found(stats, &json!({ "pathPrefix": "team/idle/01" })).await;
     assert_eq!(longer["data"]["executionStats"]["total"], 1000, "{longer}");
     // A bulk operation selects among all executions that have not ended.
     let unended = "UPDATE noetl.execution SET status = 'RUNNING'";
     sqlx::query(unended).execute(&mut shard).await.unwrap();
-    let cancel = "mutation { cancelExecutions(input: { select: { filter: { pathPrefix: \"idle/\" } } }) {
-        userErrors { code field message } } }";
-    let refused = server.data(cancel, Value::Null).await["cancelExecutions"]["userErrors"][0].take();
-    assert_eq!(
-        (&refused["code"], &refused["field"]),
-        (&json!("INVALID_INPUT"), &json!(["select", "filter", "pathPrefix"])),
-        "{refused}"
-    );
+    let cancel = "mutation($prefix: String!) {
+        cancelExecutions(input: { select: { filter: { pathPrefix: $prefix } } }) { userErrors { code field message } } }";
+    for (prefix, field, message) in [
+        ("team/idle/", json!(["select", "filter", "pathPrefix"]), "more than 4000 combinations "),
+        ("team/", json!(["select"]), "the selection has more than 1000 executions "),
+    ] {
+        let payload = server.data(cancel, json!({ "prefix": prefix })).await["cancelExecutions"].take();
+        let refusal = &payload["userErrors"][0];
+        assert_eq!((&refusal["code"], &refusal["field"]), (&json!("INVALID_INPUT"), &field), "{payload}");
+        assert!(refusal["message"].as_str().unwrap().starts_with(message), "{payload}");
+    }
 }
 
 #[tokio::test]

@@ -46,13 +46,6 @@ const CLAIMS: &str = "
     SELECT 0, 'old-' || n, $1 + n, decode(repeat('ab', 32), 'hex'), 1, now(), now() + interval '1 day'
     FROM generate_series($2::bigint, $3::bigint) AS n";
 
-/// Adds an old execution of each path from `idle/$1` to `idle/$2`. With the executions above, none is among the newest
-/// 1,000.
-const IDLE: &str = "
-    INSERT INTO noetl.execution (execution_id, catalog_id, path, status, start_time)
-    SELECT n, 1, 'idle/' || n, 'COMPLETED', now() - make_interval(secs => 30000000 - n)
-    FROM generate_series($1::bigint, $2::bigint) AS n";
-
 /// Lists whose pages are measured: name, and filter.
 fn lists() -> [(&'static str, Value); 7] {
     let start = chrono::Utc::now() - chrono::Duration::seconds(20_000_000 - 5_000);
@@ -75,7 +68,6 @@ pub async fn measure(report: &mut Report, largest: i64, pace: super::Pace) {
     drop(stage);
     let stage = Stage::new(&durable, 1, false, pace).await;
     rows(&stage, report, largest).await;
-    idle_paths(&stage, report).await;
     drop(stage);
     for readers in [1, 10, 100, 1_000] {
         let Delays { p50, p99, cpu } = fanout::delays(async || durable.deployment(1).await, readers).await;
@@ -133,20 +125,6 @@ async fn rows(stage: &Stage, report: &mut Report, largest: i64) {
             }
         }
         execute::measure_beside(stage, report, count).await;
-    }
-}
-
-/// Measures the first page of a prefix whose paths are all idle, up to the most that the server searches.
-async fn idle_paths(stage: &Stage, report: &mut Report) {
-    let mut shard = stage.deployment.shard(0).await;
-    let mut written = 0;
-    for count in [10, 100, 1_000, 4_000] {
-        sqlx::query(IDLE).bind(written + 1).bind(count).execute(&mut shard).await.unwrap();
-        written = count;
-        sqlx::query("VACUUM ANALYZE noetl.execution").execute(&mut shard).await.unwrap();
-        let (first, _) = pages(&stage.server, &json!({ "pathPrefix": "idle/" })).await;
-        let x = f64::from(count);
-        report.point(Point { plot: "paths", series: "pathPrefix of idle paths", x, unit: "ms", y: first });
     }
 }
 

@@ -11,7 +11,8 @@ use noetl_domain::shard::ShardIndex;
 /// SQLSTATE of a statement that writes in a read-only session.
 pub(super) const READ_ONLY: &str = "25006";
 
-/// Combinations of a path and a status that a list of executions with a prefix of the path searches in one shard.
+/// Maximum number of combinations of a path and a status that a list of executions with a path prefix searches in one
+/// shard. A prefix with more of them is refused. `execution_along` has the same number.
 pub const MAX_PATH_KINDS: u32 = 4000;
 
 /// Name of a database in a deployment.

@@ -6,6 +6,7 @@
 //! Leases have connections of their own, and a probe opens its own connection. So neither waits for requests that hold
 //! all connections of the pool.
 
+use std::mem;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -315,7 +316,7 @@ impl Database {
             self.leases.suspect();
         }
         let mut down = self.down.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if down.is_some() != outcome.is_some() {
+        if down.as_ref().map(mem::discriminant) != outcome.as_ref().map(mem::discriminant) {
             let reason = outcome.as_ref().map(tracing::field::display);
             tracing::warn!(database = %self.name, reason, up = outcome.is_none(), "database health changed");
         }

@@ -194,8 +194,8 @@ impl From<StorageError> for ServiceError {
         }
         if matches!(error, StorageError::TooManyPaths) {
             let message = format!(
-                "pathPrefix must be longer: more than {MAX_PATH_KINDS} combinations of a path and a status begin with it, and too \
-                 few of the newest executions do"
+                "more than {MAX_PATH_KINDS} combinations of a path and a status in a shard begin with pathPrefix; use a longer \
+                 prefix, or a shorter range of start times"
             );
             return Rejection::invalid("filter.pathPrefix", message).into();
         }

@@ -6,7 +6,7 @@ import { send, type Reply, type TypedDocument } from "./client";
 import type { ApiError } from "./errors";
 
 export interface QueryOptions {
-  /** Interval in milliseconds after which the query is sent again. */
+  /** Interval in milliseconds after which the query is sent again, unless the server refused its input. */
   every?: number;
   enabled?: boolean;
 }
@@ -21,7 +21,7 @@ export function useApiQuery<Data, Variables>(
     queryKey: [document.toString(), variables],
     queryFn: ({ signal }) => send(document, variables, signal),
     placeholderData: keepPreviousData,
-    ...(options.every !== undefined && { refetchInterval: options.every }),
+    refetchInterval: ({ state }) => (state.error?.code !== "INVALID_INPUT" && options.every) || false,
     ...(options.enabled !== undefined && { enabled: options.enabled }),
   });
 }
@@ -48,7 +48,7 @@ export function useApiPages<Data, Variables extends { after?: string | null | un
       return page?.hasNextPage ? page.endCursor : undefined;
     },
     placeholderData: keepPreviousData,
-    ...(options.every !== undefined && { refetchInterval: options.every }),
+    refetchInterval: ({ state }) => (state.error?.code !== "INVALID_INPUT" && options.every) || false,
     ...(options.enabled !== undefined && { enabled: options.enabled }),
   });
   const pages = query.data?.pages ?? [];

@@ -34,7 +34,7 @@ function databaseWarnings(status: SystemStatus): Warning[] {
     .filter((shard) => !shard.available)
     .map((shard) => ({
       severity: "problem",
-      text: `The database of shard ${shard.shard} can't be reached.`,
+      text: `The database of ${shard.error ?? `shard ${shard.shard} can't be reached`}.`,
       advice: "Its executions and events are missing in every list until it is back. Check the database server.",
       about: "shards",
     }));

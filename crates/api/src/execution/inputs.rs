@@ -30,8 +30,9 @@ pub struct ExecutionFilter {
     path: Option<String>,
     /// Only executions of this version of the path (1 to 32767). It needs `path`.
     version: Option<i64>,
-    /// Only executions whose catalog path begins with this text. Beyond the newest 1000 executions of a shard, each
-    /// combination of a path and a status is searched; if that would be more than 4000, the text is refused.
+    /// Only executions whose catalog path begins with this text. A page is first looked for among the 1000 executions after
+    /// its cursor. If they do not fill it, and for numbers and live lists, each combination of a path and a status that
+    /// begins with this text is searched. A text with more than 4000 of them in a shard is refused.
     path_prefix: Option<String>,
     /// Only executions whose id begins with these digits (1 to 19). If more than 5000 executions of a shard have them,
     /// they are refused.

@@ -43,7 +43,14 @@ impl Cancel for Executions {
             missing.extend(unavailable);
             matched.extend(page.items.iter().map(|row| Id::new(row.execution_id)));
             if matched.len() > MAX_CANCELLED || (page.has_next && matched.len() == MAX_CANCELLED) {
-                return Err(too_many(self.total(filter, MAX_COUNTED, scope).await?).into());
+                let total = match self.total(filter, MAX_COUNTED, scope).await {
+                    // They can't be counted, but are certainly too many.
+                    Err(ServiceError::Rejected(_)) => {
+                        Total { value: i64::try_from(MAX_CANCELLED).unwrap_or(i64::MAX), capped: true }
+                    }
+                    counted => counted?,
+                };
+                return Err(too_many(total).into());
             }
             if !page.has_next {
                 return Ok((matched, missing.into_iter().collect()));

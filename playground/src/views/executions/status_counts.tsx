@@ -1,5 +1,6 @@
 /** Numbers of the filtered executions by status. A number shows only the executions of its status. */
 
+import { Text } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 
 import { useApiQuery } from "../../api/hooks";
@@ -19,7 +20,14 @@ interface Props {
 
 export function StatusCounts({ filter, chosen }: Props) {
   const { statuses: _, ...all } = filter;
-  const { data } = useApiQuery(ExecutionCountsDocument, { filter: all }, { every: REFRESH_MS });
+  const { data, error } = useApiQuery(ExecutionCountsDocument, { filter: all }, { every: REFRESH_MS });
+  if (error) {
+    return (
+      <Text size="xs" c="dimmed" role="status">
+        No numbers by status: {error.message}
+      </Text>
+    );
+  }
   const stats = data?.data.executionStats;
   if (!stats) {
     return null;
