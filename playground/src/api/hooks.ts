@@ -11,6 +11,11 @@ export interface QueryOptions {
   enabled?: boolean;
 }
 
+/** Returns the time after which a query is sent again; `false`: never. An input that was refused is refused again. */
+function interval(error: ApiError | null, { every }: QueryOptions): number | false {
+  return every === undefined || error?.code === "INVALID_INPUT" ? false : every;
+}
+
 /** Runs a query. While changed variables load, the result before them stays. */
 export function useApiQuery<Data, Variables>(
   document: TypedDocument<Data, Variables>,
@@ -21,7 +26,7 @@ export function useApiQuery<Data, Variables>(
     queryKey: [document.toString(), variables],
     queryFn: ({ signal }) => send(document, variables, signal),
     placeholderData: keepPreviousData,
-    refetchInterval: ({ state }) => (state.error?.code !== "INVALID_INPUT" && options.every) || false,
+    refetchInterval: ({ state }) => interval(state.error, options),
     ...(options.enabled !== undefined && { enabled: options.enabled }),
   });
 }
@@ -48,7 +53,7 @@ export function useApiPages<Data, Variables extends { after?: string | null | un
       return page?.hasNextPage ? page.endCursor : undefined;
     },
     placeholderData: keepPreviousData,
-    refetchInterval: ({ state }) => (state.error?.code !== "INVALID_INPUT" && options.every) || false,
+    refetchInterval: ({ state }) => interval(state.error, options),
     ...(options.enabled !== undefined && { enabled: options.enabled }),
   });
   const pages = query.data?.pages ?? [];

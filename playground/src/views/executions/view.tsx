@@ -45,7 +45,7 @@ export function ExecutionsView() {
       <Group justify="space-between" gap="xs">
         <StatusCounts filter={filter} chosen={statusesOf(statuses)} />
         <Group gap="sm">
-          <LiveBadge name="List" state={list.live.state} paused={paused} />
+          <LiveBadge name="List" state={list.pages.query.error ? "ended" : list.live.state} paused={paused} />
           <PauseButton paused={paused} onChange={setPaused} />
         </Group>
       </Group>
