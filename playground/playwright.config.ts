@@ -25,8 +25,8 @@ function chromium(): string {
 export default defineConfig({
   testDir: "tests",
   outputDir: "test-results",
-  // All tests share one server, which allows one live subscription per path.
-  workers: 1,
+  // Each worker has its own server. The tests of a file share it; it allows one live subscription per path.
+  workers: 2,
   fullyParallel: false,
   forbidOnly: true,
   // Limits for busy machines; most tests take less than 10 s.
