@@ -1,4 +1,4 @@
-import { expect, test, type Page } from "@playwright/test";
+import { expect, test, type Locator, type Page } from "@playwright/test";
 
 import { expectAccessible } from "./accessibility";
 import { execute, graphql } from "./api";
@@ -70,6 +70,19 @@ test("details of an object on the missing shard do not say that it does not exis
   await expect(page.getByText("There is no execution with this id")).toHaveCount(0);
 });
 
+test("the command palette says what it could not search", async ({ page }, info) => {
+  const console = await open(page, "/", "Overview");
+  const palette = page.getByRole("dialog");
+  await console.search("tests/shards/");
+  await expect(missing(palette)).toContainText("shard 1");
+  await expect(palette.getByText("Nothing found")).toHaveCount(0);
+  await expectAccessible(page, info, "palette-of-missing-shard");
+  await page.keyboard.press("Escape");
+  await console.search(objects[MISSING].executions[0] ?? "");
+  await expect(palette.getByRole("alert")).toContainText("The System view shows which.");
+  await expect(palette.getByText("Nothing found")).toHaveCount(0);
+});
+
 test("the catalog is complete, because the shards do not store it", async ({ page }) => {
   await open(page, "/catalog?prefix=tests/shards", "Catalog");
   const paths = objects.flatMap(({ subscriptions }) => subscriptions);
@@ -91,8 +104,8 @@ async function open(page: Page, path: string, title: string): Promise<Console> {
   return console;
 }
 
-function missing(page: Page) {
-  return page.getByRole("alert").filter({ hasText: "Some data is missing" });
+function missing(within: Page | Locator) {
+  return within.getByRole("alert").filter({ hasText: "Some data is missing" });
 }
 
 /** Waits until a table has the rows with some texts, and checks that it has no row with the others. */

@@ -1,7 +1,7 @@
 //! Filters and numbers of executions, and what an execution shows of its log.
 
 use noetl_testkit::outbox::NO_RELAY;
-use noetl_testkit::projections::{NO_PROJECTOR_NO_STREAM, insert_step_event};
+use noetl_testkit::projections::insert_step_event;
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -75,7 +75,7 @@ const IDLE_PATHS: &str = "INSERT INTO noetl.execution (execution_id, catalog_id,
 #[tokio::test]
 async fn a_path_prefix_of_too_many_idle_paths_is_refused() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), NO_RELAY]).await;
     let mut shard = deployment.shard(0).await;
     let insert = async |shard: &mut PgConnection, from: i64, to: i64| {
         sqlx::query(IDLE_PATHS).bind(from).bind(to).execute(shard).await.unwrap();
@@ -106,6 +106,9 @@ async fn a_path_prefix_of_too_many_idle_paths_is_refused() {
         for query in [list, stats] {
             check_refusal(&found(query, filter).await);
         }
+        let updates = "subscription($filter: ExecutionFilter) { executionListUpdates(filter: $filter) { id } }";
+        let errors = server.live(updates, json!({ "filter": filter })).await.errors().await;
+        check_refusal(&json!({ "errors": errors }));
     }
     // The page is filled by the newest executions, and only their number needs all paths.
     let filter = json!({ "filter": { "pathPrefix": "team/" } });

@@ -6,8 +6,15 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { useNavigate, type NavigateOptions } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 
+import type { ApiError, GraphqlError } from "../api/errors";
 import { useApiQuery } from "../api/hooks";
-import { FindObjectDocument, FindPathDocument } from "./command_palette.generated";
+import { Failure, PartialData } from "../ui/states";
+import {
+  FindObjectDocument,
+  FindPathDocument,
+  type FindObjectQuery,
+  type FindPathQuery,
+} from "./command_palette.generated";
 import { NAVIGATION } from "./navigation";
 import { objectLocation } from "./object_links";
 
@@ -22,9 +29,20 @@ interface Target {
   location: NavigateOptions;
 }
 
+/** What a search found, and why it may have found too little. */
+interface Found {
+  targets: Target[];
+  error: ApiError | null;
+  errors: readonly GraphqlError[];
+  unavailableShards: readonly number[];
+}
+
+const NOTHING: Found = { targets: [], error: null, errors: [], unavailableShards: [] };
+
 export default function CommandPalette({ onClose }: { onClose: () => void }) {
   const [query, setQuery] = useState("");
-  const targets = useTargets(query.trim());
+  const { targets, error, ...missing } = useFound(query.trim());
+  const complete = !error && missing.errors.length === 0 && missing.unavailableShards.length === 0;
   const navigate = useNavigate();
   useEffect(() => spotlight.open(), []);
   return (
@@ -45,17 +63,24 @@ export default function CommandPalette({ onClose }: { onClose: () => void }) {
             onClick={() => void navigate(target.location)}
           />
         ))}
-        {targets.length === 0 && <Spotlight.Empty>Nothing found. Paste an id, or type a path or a view.</Spotlight.Empty>}
+        {error && <Failure error={error} />}
+        <PartialData {...missing} />
+        {complete && targets.length === 0 && <Spotlight.Empty>Nothing found. Paste an id, or type a path or a view.</Spotlight.Empty>}
       </Spotlight.ActionsList>
     </Spotlight.Root>
   );
 }
 
-function useTargets(query: string): Target[] {
+function useFound(query: string): Found {
   const [settled] = useDebouncedValue(query, TYPING_MS);
-  const objects = useObjectTargets(settled);
-  const executions = usePathTargets(settled);
-  return [...objects, ...viewTargets(query), ...executions];
+  const object = useObject(settled);
+  const ofPath = useObjectsOfPath(settled);
+  return {
+    targets: [...object.targets, ...viewTargets(query), ...ofPath.targets],
+    error: object.error ?? ofPath.error,
+    errors: [...object.errors, ...ofPath.errors],
+    unavailableShards: ofPath.unavailableShards,
+  };
 }
 
 function viewTargets(query: string): Target[] {
@@ -68,13 +93,17 @@ function viewTargets(query: string): Target[] {
   }));
 }
 
-function useObjectTargets(query: string): Target[] {
+function useObject(query: string): Found {
   const enabled = OBJECT_ID.test(query);
-  const { data } = useApiQuery(FindObjectDocument, { id: query }, { enabled });
-  const node = data?.data.node;
-  if (!enabled || !node || node.id !== query) {
-    return [];
+  const { data, error } = useApiQuery(FindObjectDocument, { id: query }, { enabled });
+  if (!enabled) {
+    return NOTHING;
   }
+  const node = data?.data.node;
+  return { ...NOTHING, targets: node?.id === query ? objectTargets(node) : [], error, errors: data?.errors ?? [] };
+}
+
+function objectTargets(node: NonNullable<FindObjectQuery["node"]>): Target[] {
   switch (node.__typename) {
     case "Execution":
       return [{ key: node.id, label: `Execution ${node.id}`, description: "Open it", location: objectLocation("execution", node.id) }];
@@ -98,13 +127,20 @@ function catalogTarget(entry: { id: string; path: string; version: number }, des
   return { key: entry.id, label: `Catalog entry ${entry.path}`, description, location };
 }
 
-function usePathTargets(query: string): Target[] {
+function useObjectsOfPath(query: string): Found {
   const enabled = query.includes("/");
-  const { data } = useApiQuery(FindPathDocument, { path: query }, { enabled });
-  if (!enabled || !data) {
-    return [];
+  const { data, error } = useApiQuery(FindPathDocument, { path: query }, { enabled });
+  if (!enabled) {
+    return NOTHING;
   }
-  const { catalogEntry, subscription, executions } = data.data;
+  if (error || !data) {
+    return { ...NOTHING, error };
+  }
+  const unavailableShards = data.data.executions?.unavailableShards ?? [];
+  return { ...NOTHING, targets: pathTargets(query, data.data), errors: data.errors, unavailableShards };
+}
+
+function pathTargets(path: string, { catalogEntry, subscription, executions }: FindPathQuery): Target[] {
   const entries = catalogEntry ? [catalogTarget(catalogEntry, `${catalogEntry.kindText}, version ${catalogEntry.version}`)] : [];
   const runs = (executions?.nodes ?? []).map((execution) => ({
     key: execution.id,
@@ -116,7 +152,7 @@ function usePathTargets(query: string): Target[] {
   if (!subscription) {
     return found;
   }
-  const label = `Subscription ${query}`;
+  const label = `Subscription ${path}`;
   const description = `${subscription.status.toLowerCase()} · ${subscription.id}`;
   return [{ key: subscription.id, label, description, location: objectLocation("subscription", subscription.id) }, ...found];
 }
