@@ -37,7 +37,8 @@ export default defineConfig({
     headless: true,
     permissions: ["clipboard-read", "clipboard-write"],
     viewport: { width: 1440, height: 900 },
-    trace: "retain-on-failure",
+    // Pictures of each step would take a quarter of the browser's time; a trace has the page as HTML.
+    trace: { mode: "retain-on-failure", screenshots: false },
     screenshot: "only-on-failure",
     launchOptions: {
       executablePath: chromium(),
