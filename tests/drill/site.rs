@@ -155,6 +155,7 @@ impl Site {
         let (text, _) = text.split_once("resolvers docker\n  parse").expect("the resolvers are the last section");
         let mut text = text
             .replace("bind :8082", &format!("bind 127.0.0.1:{}", self.ports[0]))
+            .replace("bind 127.0.0.1:8404", &format!("bind {}", self.folder.path().join("balancer").display()))
             .replace("check port 9082", "check")
             // Two open files for each connection must be within the machine's limit.
             .replace("maxconn 20000", "maxconn 2000")

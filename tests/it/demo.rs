@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use noetl_testkit::{Deployment, Server, TokenFile, WAIT_TIMEOUT, binary, eventually};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -137,6 +139,26 @@ async fn a_restarted_demo_completes_the_executions_of_a_killed_one() {
     let runs = runs().await;
     assert_eq!(runs.len(), MESSAGES);
     assert!(runs.iter().all(|run| run["endedAt"].is_string() && ["COMPLETED", "FAILED"].contains(&run["status"].as_str().unwrap())), "{runs:?}");
+}
+
+#[tokio::test]
+async fn a_demo_that_is_asked_to_stop_completes_what_it_has_started() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    register(&server, "samples/orders/process", PLAYBOOK).await;
+    register(&server, "samples/orders/inbox", INBOX).await;
+    let runs = async || server.data(RUNS, json!({})).await["executions"]["nodes"].as_array().unwrap().clone();
+    for asked in [Signal::SIGINT, Signal::SIGTERM] {
+        let before = runs().await.len();
+        let demo = command(&server, "1", Path::new("samples")).stderr(Stdio::piped()).spawn().unwrap();
+        eventually("the demo has started an execution", async || (runs().await.len() > before).then_some(())).await;
+        kill(Pid::from_raw(demo.id().unwrap().cast_signed()), asked).unwrap();
+        let output = tokio::time::timeout(WAIT_TIMEOUT, demo.wait_with_output()).await.unwrap().unwrap();
+        assert!(output.status.success(), "{asked}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(runs().await.iter().all(|run| run["endedAt"].is_string()), "{asked}: {:?}", runs().await);
+        let query = "{ subscription(by: { path: \"samples/orders/inbox\" }) { status } }";
+        assert_eq!(server.data(query, json!({})).await["subscription"]["status"], "DEACTIVATED", "{asked}");
+    }
 }
 
 #[tokio::test]

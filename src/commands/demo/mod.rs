@@ -1,9 +1,10 @@
 //! `demo`: a subscription runtime and its worker. They use only the public API, as a user's programs would.
 //!
 //! The demo registers and activates a source subscription, runs an execution for each message of a source, obeys pause
-//! and drain and the limits of the subscription's document, and deactivates the subscription at the end. No message is lost or run twice: each has a dedup key, and
-//! an `execute` without a response is sent again with the same key. If the execution exists already and is still
-//! running, the worker continues it from its current state, because the process that started it may have died.
+//! and drain and the limits of the subscription's document, and deactivates the subscription at the end. No message is
+//! lost or run twice: each has a dedup key, and an `execute` without a response is sent again with the same key. If the
+//! execution exists already and is still running, the worker continues it from its current state, because the process
+//! that started it may have died.
 
 mod api;
 mod progress;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use futures::stream::FuturesUnordered;
 use futures::{Stream, StreamExt};
-use tokio::signal::unix::{SignalKind, signal};
+use noetl_runtime::supervisor::Signals;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use api::{Api, ApiError, Executed, Limits, Registered, Spec, Subscription};
@@ -102,12 +103,12 @@ pub enum DemoError {
         /// Cause.
         source: std::io::Error,
     },
-    /// The handler for Ctrl-C can't be installed.
-    #[error("the handler for Ctrl-C can't be installed: {0}")]
+    /// Signals can't be received.
+    #[error("signals can't be received: {0}")]
     Signals(#[from] std::io::Error),
 }
 
-/// Takes messages until the source ends, the subscription is drained or deactivated, or Ctrl-C is pressed.
+/// Takes messages until the source ends, the subscription is drained or deactivated, or a signal asks it to stop.
 pub(super) async fn run(options: Options) -> Result<(), DemoError> {
     let token = options.token_file.map(read_token).transpose()?;
     let api = Api::new(&options.url, token).map_err(DemoError::Client)?;
@@ -163,7 +164,7 @@ impl Runtime {
         let mut running = FuturesUnordered::new();
         let mut watch = interval(WATCH);
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut interrupts = signal(SignalKind::interrupt())?;
+        let mut signals = Signals::listen()?;
         let in_flight = self.limits.max_in_flight.unwrap_or(IN_FLIGHT);
         let pause =
             self.limits.max_dispatch_per_second.map_or(Duration::ZERO, |most| Duration::from_secs(1) / most.max(1));
@@ -188,7 +189,7 @@ impl Runtime {
                         progress.status = status;
                     }
                 }
-                _ = interrupts.recv() => {
+                _ = signals.next() => {
                     if !open {
                         break;
                     }
