@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use noetl_testkit::feed::{Key, assert_exactly, run};
 use noetl_testkit::{Deployment, Server, eventually};
+use sqlx::{Connection, Executor};
 
 /// Size of a transaction that is large enough to interrupt its publishing.
 const EVENTS: i64 = 20_000;
@@ -97,6 +98,22 @@ async fn a_broken_message_stops_the_feed_with_an_error_until_it_is_deleted() {
     stream.delete_message(broken).await.unwrap();
     deployment.until_published(20).await;
     assert_exactly(&deployment.published().await, &deployment.committed().await);
+}
+
+#[tokio::test]
+async fn the_error_of_a_feed_is_removed_when_it_works_again_also_if_no_event_follows() {
+    let deployment = Deployment::start(1).await;
+    let _replicas = lead_of_two(&deployment).await;
+    deployment.commit(7, 1..=10).await;
+    deployment.until_published(10).await;
+    let mut shard = deployment.shard(0).await;
+    let mut locked = shard.begin().await.unwrap();
+    locked.execute("LOCK TABLE noetl.event IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let error = eventually("a statement of the feed fails", async || deployment.last_error().await).await;
+    assert!(error.contains("did not finish a statement in time"), "{error}");
+    locked.rollback().await.unwrap();
+    eventually("the feed works again", async || deployment.last_error().await.is_none().then_some(())).await;
+    assert_eq!(deployment.published().await.len(), 10);
 }
 
 #[tokio::test]

@@ -107,7 +107,7 @@ impl Tailer {
     /// Publishes as the leader, or stands by, until `stop`. Then releases the lease.
     pub async fn run(self, stop: CancellationToken) {
         self.show_leadership(false);
-        let (mut begun, mut stood_back, mut failures) = (false, false, LastFailure::default());
+        let (mut begun, mut failures) = (false, LastFailure::default());
         while !stop.is_cancelled() {
             let turn = async {
                 if !begun {
@@ -118,10 +118,7 @@ impl Tailer {
                 tail::acquire(&self.database, &self.owner, LEASE.as_secs_f64()).await
             };
             match turn.await {
-                Ok(Some(cursor)) => {
-                    let leading = Box::pin(self.lead(cursor, stood_back, &mut failures, &stop));
-                    stood_back = leading.await;
-                }
+                Ok(Some(cursor)) => Box::pin(self.lead(cursor, &mut failures, &stop)).await,
                 Ok(None) => self.stand_by(&stop).await,
                 Err(error) => {
                     tracing::debug!(shard = self.shard, %error, "the lease can't be requested now");
@@ -146,15 +143,8 @@ impl Tailer {
         }
     }
 
-    /// Publishes until `stop`, or until this leader must stop. Returns true if it must not publish at all. `stood_back` is
-    /// the result of the last call.
-    async fn lead(
-        &self,
-        cursor: TailCursor,
-        stood_back: bool,
-        failures: &mut LastFailure,
-        stop: &CancellationToken,
-    ) -> bool {
+    /// Publishes until `stop`, or until this leader must stop.
+    async fn lead(&self, cursor: TailCursor, failures: &mut LastFailure, stop: &CancellationToken) {
         let fence = cursor.fence;
         if failures.is_recent() {
             tracing::debug!(shard = self.shard, fence, batch = cursor.batch, "tries again to lead the event feed");
@@ -166,7 +156,7 @@ impl Tailer {
             () = stop.cancelled() => None,
             lost = self.keep_lease(fence) => Some(lost),
             never = self.report_lag() => match never {},
-            Err(error) = self.publish_unless_rivals(cursor, stood_back) => Some(error),
+            Err(error) = self.publish_unless_rivals(cursor) => Some(error),
         };
         self.show_leadership(false);
         let failure = outcome.as_ref().map(|lost| WithCauses(lost).to_string());
@@ -186,21 +176,14 @@ impl Tailer {
                 let labels = [("shard", self.shard.to_string()), ("because", reason.label().to_owned())];
                 metrics::counter!("noetl_tailer_stood_back_total", &labels).increment(1);
                 pause(STAND_BACK, stop).await;
-                return true;
             }
             Some(_) => pause(AFTER_FAILURE, stop).await,
             None => {}
         }
-        false
     }
 
-    /// Publishes as [`Self::publish`] does, unless another copy of the database does so. `stood_back` is true if this
-    /// replica had to stand back before.
-    async fn publish_unless_rivals(
-        &self,
-        cursor: TailCursor,
-        stood_back: bool,
-    ) -> Result<std::convert::Infallible, LeadershipLost> {
+    /// Publishes as [`Self::publish`] does, unless another copy of the database does so.
+    async fn publish_unless_rivals(&self, cursor: TailCursor) -> Result<std::convert::Infallible, LeadershipLost> {
         let this = cursor.owner;
         let me = Leader { owner: this, started: cursor.server_started };
         let stand_back =
@@ -209,7 +192,7 @@ impl Tailer {
         let mut rivals = met.map_err(stand_back)?;
         tokio::select! {
             leader = rivals.answer() => Err(stand_back(leader?).into()),
-            ended = self.publish(cursor, stood_back) => ended,
+            ended = self.publish(cursor) => ended,
         }
     }
 
@@ -268,7 +251,7 @@ impl Tailer {
         }
     }
 
-    async fn publish(&self, cursor: TailCursor, stood_back: bool) -> Result<std::convert::Infallible, LeadershipLost> {
+    async fn publish(&self, cursor: TailCursor) -> Result<std::convert::Infallible, LeadershipLost> {
         let mut session = TailSession::open(Arc::clone(&self.database), cursor.fence).await?;
         let settings = self.settings;
         let (client, names) = (self.client.clone(), self.names.clone());
@@ -278,14 +261,11 @@ impl Tailer {
         let epoch = cursor.feed_epoch;
         let (mut cursor, mut end) = self.recover(&publisher, cursor).await?;
         let mut skip = Skipped::read(&publisher, cursor.overlap).await?;
-        if stood_back {
-            tail::clear_error(&self.database, cursor.fence).await?;
-        }
         metrics::counter!("noetl_tailer_takeovers_total", "shard" => self.shard.to_string()).increment(1);
         // After a rewind, only the batch gone back to and the next one can hold events that were published before.
         let again = if cursor.feed_epoch > epoch { cursor.batch + 1 } else { 0 };
         let (mut idle, mut foreign) = (Idle::new(settings.poll), ForeignMessages::new(publisher.stream_name()));
-        let mut check = StreamCheck::new();
+        let (mut check, mut works) = (StreamCheck::new(), false);
         let mut noetl_publishes = session.noetl_publishes().await?;
         loop {
             // After a reconnect the broker may have lost data, so the stream is checked even if nothing was committed.
@@ -324,6 +304,11 @@ impl Tailer {
                 (cursor.done, cursor.target, end) =
                     (next.done, Some(next.target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
             } else {
+                if !works {
+                    // A batch removes the error of an earlier leadership. Nothing is left to publish, so none does.
+                    tail::clear_error(&self.database, cursor.fence).await?;
+                    works = true;
+                }
                 self.wait(&mut idle).await;
                 if check.is_due() {
                     self.check_stream(&publisher, &cursor).await?;
