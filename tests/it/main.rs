@@ -38,6 +38,7 @@ mod dedup_crash;
 mod demo;
 mod dependencies;
 mod documents;
+mod empty_selections;
 mod event_arrival;
 mod event_id_conflicts;
 mod event_lists;

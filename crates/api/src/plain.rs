@@ -18,7 +18,7 @@ use async_graphql::registry::Registry;
 use async_graphql::resolver_utils::{EnumType, resolve_list};
 use async_graphql::{ContextSelectionSet, OutputType, Positioned, ServerResult, Value};
 use chrono::{DateTime, Datelike, Timelike, Utc};
-use plain_json::Text;
+use plain_json::{Text, UNWRITTEN};
 use serde::Serialize;
 
 use super::access::READ;
@@ -202,17 +202,22 @@ fn written<T: Plain>(ctx: &ContextSelectionSet<'_>, items: &[T]) -> Result<Vec<u
 
 /// Returns the selected fields, if they are without arguments, directives and fragments.
 fn members(selection: &SelectionSet) -> Result<Vec<Member<'_>>, Stopped> {
-    selection.items.iter().map(|selected| member(&selected.node)).collect()
+    selection.items.iter().filter_map(|selected| member(&selected.node).transpose()).collect()
 }
 
-fn member(selection: &Selection) -> Result<Member<'_>, Stopped> {
+/// Returns `None` for a field that is not written.
+fn member(selection: &Selection) -> Result<Option<Member<'_>>, Stopped> {
     let Selection::Field(field) = selection else { return Err(Stopped::NotPlain) };
     let field = &field.node;
     if !field.arguments.is_empty() || !field.directives.is_empty() {
         return Err(Stopped::NotPlain);
     }
-    let key = format!("\"{}\":", field.response_key().node);
-    Ok(Member { key, name: field.name.node.as_str(), members: members(&field.selection_set.node)? })
+    let key = field.response_key().node.as_str();
+    if key == UNWRITTEN {
+        return Ok(None);
+    }
+    let (key, name) = (format!("\"{key}\":"), field.name.node.as_str());
+    Ok(Some(Member { key, name, members: members(&field.selection_set.node)? }))
 }
 
 /// A list that is being written.
@@ -224,9 +229,11 @@ struct List<'a> {
 
 impl List<'_> {
     fn object(&mut self, members: &[Member<'_>], object: &dyn Object) -> Result<(), Stopped> {
-        let mut separator = b'{';
-        for member in members {
-            self.text.push(separator);
+        self.text.push(b'{');
+        for (index, member) in members.iter().enumerate() {
+            if index > 0 {
+                self.text.push(b',');
+            }
             self.text.extend_from_slice(member.key.as_bytes());
             if member.name == "__typename" {
                 self.value(object.type_name().as_ref().into(), member)?;
@@ -234,7 +241,6 @@ impl List<'_> {
                 let value = object.value(member.name, &self.reader).ok_or(Stopped::NotPlain)?;
                 self.value(value, member)?;
             }
-            separator = b',';
         }
         self.text.push(b'}');
         Ok(())

@@ -31,4 +31,4 @@ pub use column::Received;
 pub use raw::{RawJson, from_graphql};
 pub use read::{AnyJson, Borrowed, Typed, borrow, fields, map, option, optional_map, parse, read, read_with, value};
 pub use text::{Text, Unreadable};
-pub use write::{Written, append, data};
+pub use write::{UNWRITTEN, Written, append, data};

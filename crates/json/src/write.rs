@@ -1,8 +1,17 @@
 //! Writes the values of responses. A binary value contains JSON text and is copied unchanged.
 
-use async_graphql_value::ConstValue as Value;
+use async_graphql_value::indexmap::IndexMap;
+use async_graphql_value::{ConstValue as Value, Name};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
+
+/// Key of a value that is not written. No GraphQL name is equal to it.
+pub const UNWRITTEN: &str = "\0";
+
+/// Returns the written fields of an object.
+fn written(fields: &IndexMap<Name, Value>) -> impl Iterator<Item = (&str, &Value)> {
+    fields.iter().map(|(name, value)| (name.as_str(), value)).filter(|(name, _)| *name != UNWRITTEN)
+}
 
 /// Value of a response that serialises as JSON.
 #[derive(Debug)]
@@ -17,7 +26,7 @@ impl Serialize for Written<'_> {
             },
             Value::List(items) => serializer.collect_seq(items.iter().map(Written)),
             Value::Object(fields) => {
-                serializer.collect_map(fields.iter().map(|(name, value)| (name.as_str(), Written(value))))
+                serializer.collect_map(written(fields).map(|(name, value)| (name, Written(value))))
             }
             plain => plain.serialize(serializer),
         }
@@ -38,9 +47,9 @@ pub fn append(value: &Value, text: &mut Vec<u8>) -> serde_json::Result<()> {
         }
         Value::Object(fields) => {
             text.push(b'{');
-            for (index, (name, value)) in fields.iter().enumerate() {
+            for (index, (name, value)) in written(fields).enumerate() {
                 separate(text, index);
-                serde_json::to_writer(&mut *text, name.as_str())?;
+                serde_json::to_writer(&mut *text, name)?;
                 text.push(b':');
                 append(value, text)?;
             }
@@ -78,5 +87,19 @@ mod tests {
         append(&both, &mut appended).unwrap();
         assert_eq!(String::from_utf8(appended).unwrap(), written);
         assert!(serde_json::to_string(&Written(&Value::Binary("{".into()))).is_err());
+    }
+
+    #[test]
+    fn values_with_the_unwritten_key_are_omitted() {
+        let object = |fields: &[(&str, Value)]| {
+            Value::Object(fields.iter().map(|(name, value)| (Name::new(name), value.clone())).collect())
+        };
+        let empty = object(&[(UNWRITTEN, "Query".into())]);
+        let value = object(&[("a", empty.clone()), (UNWRITTEN, 1.into()), ("b", Value::List(vec![empty]))]);
+        let expected = r#"{"a":{},"b":[{}]}"#;
+        assert_eq!(serde_json::to_string(&Written(&value)).unwrap(), expected);
+        let mut appended = Vec::new();
+        append(&value, &mut appended).unwrap();
+        assert_eq!(String::from_utf8(appended).unwrap(), expected);
     }
 }

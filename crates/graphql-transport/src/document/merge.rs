@@ -4,6 +4,9 @@
 //! The values of the variables are known, so the result has no directives. It has fragments only if a selection set of
 //! an interface or union depends on the object type: then one fragment per object type. The budget of comparisons
 //! bounds its size.
+//!
+//! The executor does not resolve a field of an object without a selection. If no field of an object remains, the result
+//! selects `__typename` under a key that is not written.
 
 use std::collections::HashSet;
 
@@ -14,6 +17,7 @@ use apollo_compiler::{Node, ast};
 use async_graphql::parser::types as executor;
 use async_graphql::{Name as Key, Pos, Positioned, Value};
 use async_graphql_value::Value as Literal;
+use plain_json::UNWRITTEN;
 
 use super::shape::{Member, Shape};
 use super::types::{self, TypeSystem};
@@ -44,21 +48,24 @@ type Arguments = Vec<(Positioned<Key>, Positioned<Literal>)>;
 type Groups<'a> = IndexMap<&'a Name, Vec<&'a Node<Field>>>;
 
 impl<'a> Merge<'a> {
-    /// Merges the selection sets of objects of type `parent`, which may be an interface or a union.
+    /// Merges the selection sets at `position` of objects of type `parent`, which may be an interface or a union.
     ///
     /// Recursive to the depth of the fields.
-    pub(super) fn sets(&mut self, parent: &Name, sets: &[&'a SelectionSet]) -> Result<Merged, OperationError> {
+    pub(super) fn sets(
+        &mut self,
+        parent: &Name,
+        sets: &[&'a SelectionSet],
+        position: Pos,
+    ) -> Result<Merged, OperationError> {
         let types = self.types;
         if let Some(groups) = self.collect(parent, sets)? {
-            return self.fields(groups);
+            return self.fields(groups, position);
         }
         let (mut items, mut shapes) = (Vec::new(), Vec::new());
         for object in types.possible(parent).unwrap_or_default() {
             let Some(groups) = self.collect(object, sets)? else { continue };
-            let position = groups.first().and_then(|(_, fields)| fields.first()).map(|field| self.position(field));
-            let (set, shape) = self.fields(groups)?;
+            let (set, shape) = self.fields(groups, position)?;
             shapes.push(shape);
-            let Some(position) = position else { continue };
             let condition = executor::TypeCondition { on: Positioned::new(Key::new(object), position) };
             let inline = executor::InlineFragment {
                 type_condition: Some(Positioned::new(condition, position)),
@@ -151,7 +158,8 @@ impl<'a> Merge<'a> {
         })
     }
 
-    fn fields(&mut self, groups: Groups<'a>) -> Result<Merged, OperationError> {
+    /// Merges the fields of an object that is selected at `parent`.
+    fn fields(&mut self, groups: Groups<'a>, parent: Pos) -> Result<Merged, OperationError> {
         let (mut items, mut members) = (Vec::with_capacity(groups.len()), Vec::with_capacity(groups.len()));
         for (key, fields) in groups {
             let Some((first, others)) = fields.split_first() else { continue };
@@ -165,7 +173,7 @@ impl<'a> Merge<'a> {
             let (selection_set, shape) = if sets.is_empty() {
                 Merged::default()
             } else {
-                self.sets(first.definition.ty.inner_named_type(), &sets)?
+                self.sets(first.definition.ty.inner_named_type(), &sets, position)?
             };
             let name = |name: &Name| Positioned::new(Key::new(name), self.values.positions.of(name.location()));
             let field = executor::Field {
@@ -178,6 +186,9 @@ impl<'a> Merge<'a> {
             items.push(Positioned::new(executor::Selection::Field(Positioned::new(field, position)), position));
             let nullable = types::levels(&first.definition.ty);
             members.push(Member { key: Key::new(key), positions, selected_on_all_types: true, nullable, shape });
+        }
+        if items.is_empty() {
+            items.push(unwritten(parent));
         }
         Ok((executor::SelectionSet { items }, Shape::new(members)))
     }
@@ -234,6 +245,19 @@ impl<'a> Merge<'a> {
     }
 }
 
+/// Returns a selection that makes the executor resolve an object, and that the response does not contain.
+fn unwritten(position: Pos) -> Positioned<executor::Selection> {
+    let positioned = |name| Positioned::new(Key::new(name), position);
+    let field = executor::Field {
+        alias: Some(positioned(UNWRITTEN)),
+        name: positioned("__typename"),
+        arguments: Vec::new(),
+        directives: Vec::new(),
+        selection_set: Positioned::default(),
+    };
+    Positioned::new(executor::Selection::Field(Positioned::new(field, position)), position)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fmt::Write;
@@ -266,6 +290,7 @@ mod tests {
     /// Returns the response keys and fragments of a selection set.
     fn text(set: &executor::SelectionSet) -> String {
         let items = set.items.iter().map(|item| match &item.node {
+            executor::Selection::Field(field) if field.node.response_key().node == UNWRITTEN => "-".to_owned(),
             executor::Selection::Field(field) if field.node.selection_set.node.items.is_empty() => {
                 field.node.response_key().to_string()
             }
@@ -288,8 +313,22 @@ mod tests {
             ("{ pet { name ... on Cat { lives name } } }", "{ pet { ... on Cat { name lives } ... on Dog { name } } }"),
             (
                 "{ pet { ... on Dog { owner { name } } ...f } } fragment f on Dog { owner { ... on Pet { a: name } } }",
-                "{ pet { ... on Dog { owner { name a } } } }",
+                "{ pet { ... on Cat { - } ... on Dog { owner { name a } } } }",
             ),
+        ] {
+            assert_eq!(merged(query, json!({})).as_deref(), Ok(expected), "{query}");
+        }
+    }
+
+    #[test]
+    fn objects_without_fields_are_resolved() {
+        for (query, expected) in [
+            ("{ pet { name @skip(if: true) } }", "{ pet { - } }"),
+            (
+                "{ pet { name @skip(if: true) ... on Dog { owner { name @include(if: false) } } } }",
+                "{ pet { ... on Cat { - } ... on Dog { owner { - } } } }",
+            ),
+            ("{ pet @skip(if: true) { name } }", "{ - }"),
         ] {
             assert_eq!(merged(query, json!({})).as_deref(), Ok(expected), "{query}");
         }

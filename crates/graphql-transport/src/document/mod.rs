@@ -104,15 +104,15 @@ pub(super) fn check(
     };
     let (fragments, allowed) = (&document.fragments, limits.comparisons);
     let mut merge = Merge { types, fragments, values, visited: 0, allowed, absent: AbsentValues::default() };
-    let (set, shape) = merge.sets(operation.object_type(), &[&operation.selection_set])?;
+    let position = positions.of(operation.location());
+    let (set, shape) = merge.sets(operation.object_type(), &[&operation.selection_set], position)?;
     let absent = merge.absent;
     let kind = match operation.operation_type {
         Kind::Query => OperationType::Query,
         Kind::Mutation => OperationType::Mutation,
         Kind::Subscription => OperationType::Subscription,
     };
-    let position = positions.of(operation.location());
-    if kind == OperationType::Subscription && set.items.len() != 1 {
+    if kind == OperationType::Subscription && shape.len() != 1 {
         return Err(OperationError::rule("A subscription needs exactly one root field.", [position]));
     }
     let introspects = set.items.iter().any(|item| is_introspection(&item.node));

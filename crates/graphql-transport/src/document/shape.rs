@@ -79,6 +79,11 @@ impl Shape {
         self.order(&mut response.data);
     }
 
+    /// Returns the number of fields.
+    pub(super) fn len(&self) -> usize {
+        self.members.len()
+    }
+
     fn member(&self, key: &str) -> Option<&Member> {
         self.members.iter().find(|member| member.key.as_str() == key)
     }
