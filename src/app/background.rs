@@ -75,7 +75,8 @@ pub(super) fn start_broker_tasks(
             supervisor.start("replays", infallible(hub.clone().replay(shard, supervisor.soft())));
         }
         if config.outbox_relay {
-            let relay = Relay::new(shard, housekeeping.outbox.clone(), wake_ups.clone(), client.clone());
+            let (outbox, stream) = (housekeeping.outbox.clone(), config.notifications.clone());
+            let relay = Relay::new(shard, outbox, wake_ups.clone(), client.clone(), stream);
             supervisor.start("outbox relay", infallible(relay.run(supervisor.soft())));
         }
         if config.projector {

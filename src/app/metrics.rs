@@ -3,7 +3,7 @@
 use graphql_transport::Metric;
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 75] = [
+pub const METRICS: [Metric; 77] = [
     Metric::gauge("noetl_broker_up", &[], "Whether the connection to the broker is up: 1 or 0"),
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
     Metric::counter("noetl_catalog_named_total", &[], "Catalog entries of NoETL's server whose names were read"),
@@ -66,6 +66,11 @@ pub const METRICS: [Metric; 75] = [
         &["shard"],
         "Age of the oldest claimable outbox row at the last count",
     ),
+    Metric::gauge(
+        "noetl_outbox_oldest_waiting_seconds",
+        &["shard"],
+        "Age of the oldest outbox row that is claimable or waits for its next attempt, at the last count",
+    ),
     Metric::gauge("noetl_outbox_pending", &["shard"], "Claimable outbox rows at the last count, up to 100,000"),
     Metric::counter("noetl_outbox_published_total", &[], "Outbox rows that were marked as published"),
     Metric::counter("noetl_outbox_purged_total", &[], "Published outbox rows that were deleted"),
@@ -81,6 +86,11 @@ pub const METRICS: [Metric; 75] = [
         "noetl_outbox_stale_total",
         &[],
         "Settlements that were refused because their lease no longer settles the row",
+    ),
+    Metric::gauge(
+        "noetl_outbox_waiting",
+        &["shard"],
+        "Outbox rows that are claimable or wait for their next attempt, at the last count, up to 100,000",
     ),
     Metric::counter(
         "noetl_projection_events_folded_total",

@@ -327,9 +327,9 @@ async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, NoShardAvailable> {
         tracing::warn!(%error, "could not count the outbox");
         NoShardAvailable
     })?;
-    let ages = stats.shards.iter().filter_map(|(_, backlog)| backlog.oldest_seconds);
+    let ages = stats.shards.iter().filter_map(|(_, backlog)| backlog.oldest_waiting_seconds);
     Ok(OutboxBacklog {
-        pending: stats.shards.iter().map(|(_, backlog)| backlog.pending).sum(),
+        pending: stats.shards.iter().map(|(_, backlog)| backlog.waiting).sum(),
         oldest_age_seconds: ages.fold(0.0, f64::max),
         unavailable_shards: stats.unavailable,
     })

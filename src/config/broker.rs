@@ -9,8 +9,9 @@ use super::reader::Reader;
 use noetl_feed::publish::publisher::StreamSettings;
 use noetl_feed::publish::tailer::TailSettings;
 use noetl_feed::wire::names::StreamNames;
+use noetl_feed::wire::notifications::NotificationStream;
 
-pub(super) const SETTINGS: [Definition; 10] = [
+pub(super) const SETTINGS: [Definition; 11] = [
     Definition::text(
         "NOETL_NATS_URL",
         "none",
@@ -28,10 +29,17 @@ pub(super) const SETTINGS: [Definition; 10] = [
         "NOETL_EVENT_STREAM_RETENTION_SECS",
         "time for which a newly created stream keeps events, in seconds",
     ),
-    Definition::value("NOETL_EVENT_STREAM_REPLICAS", "number of NATS servers that store a newly created stream"),
+    Definition::value(
+        "NOETL_EVENT_STREAM_REPLICAS",
+        "number of NATS servers that store a newly created stream, also that of the workers' notifications",
+    ),
+    Definition::value(
+        "NOETL_OUTBOX_STREAM_RETENTION_SECS",
+        "time for which the relay's newly created stream keeps the workers' notifications, in seconds",
+    ),
     Definition::value(
         "NOETL_EVENT_STREAM_PREFIX",
-        "beginning of the names of the streams and subjects of events and wake-ups, such as `noetl_events`, `noetl.events.>` and `noetl.wake.0`. Deployments on one broker need different prefixes. All replicas of a deployment must have the same one",
+        "beginning of the names of the streams and subjects of events, wake-ups and workers' notifications, such as `noetl_events`, `noetl.events.>`, `noetl.wake.0` and `noetl.executions.>`. Deployments on one broker need different prefixes. All replicas of a deployment must have the same one",
     ),
     Definition::value(
         "NOETL_EVENT_RING_MIB",
@@ -68,14 +76,25 @@ pub(super) fn ring_bytes(read: &mut Reader<'_>) -> usize {
     read.within("NOETL_EVENT_RING_MIB", 32_usize, 32, 4096) << 20
 }
 
-/// Reads the settings of publishing events; `None`: this replica does not publish.
-pub(super) fn event_stream(read: &mut Reader<'_>) -> Option<TailSettings> {
-    let publishes = read.flag("NOETL_EVENT_STREAM_ENABLED", true);
-    let seconds = |value: u32| Duration::from_secs(u64::from(value));
+/// Reads the number of servers that store a stream.
+pub(super) fn replicas(read: &mut Reader<'_>) -> usize {
     let replicas = read.parsed("NOETL_EVENT_STREAM_REPLICAS", 1, "1 or 3");
     if ![1, 3].contains(&replicas) {
         read.problem(format!("NOETL_EVENT_STREAM_REPLICAS is {replicas}; set it to 1 or 3"));
     }
+    replicas
+}
+
+/// Reads the settings of the stream of the workers' notifications.
+pub(super) fn notifications(read: &mut Reader<'_>, names: StreamNames, replicas: usize) -> NotificationStream {
+    let retention = read.within("NOETL_OUTBOX_STREAM_RETENTION_SECS", 604_800, 60, u32::MAX);
+    NotificationStream { names, retention: Duration::from_secs(retention.into()), replicas }
+}
+
+/// Reads the settings of publishing events; `None`: this replica does not publish.
+pub(super) fn event_stream(read: &mut Reader<'_>, replicas: usize) -> Option<TailSettings> {
+    let publishes = read.flag("NOETL_EVENT_STREAM_ENABLED", true);
+    let seconds = |value: u32| Duration::from_secs(u64::from(value));
     let settings = TailSettings {
         batch: read.within("NOETL_EVENT_STREAM_BATCH", 500, 1, 100_000),
         poll: Duration::from_millis(read.within("NOETL_EVENT_STREAM_POLL_MS", 500, 10, 60_000)),

@@ -28,6 +28,7 @@ use graphql_transport::trusted::Trusted;
 use noetl_domain::outbox::OutboxPolicy;
 use noetl_feed::publish::tailer::TailSettings;
 use noetl_feed::wire::names::StreamNames;
+use noetl_feed::wire::notifications::NotificationStream;
 use reader::Reader;
 
 pub use auth::AuthSettings;
@@ -143,6 +144,8 @@ pub struct Config {
     pub event_stream: Option<TailSettings>,
     /// Names of the streams and subjects of events.
     pub stream_names: StreamNames,
+    /// Stream of the workers' notifications.
+    pub notifications: NotificationStream,
     /// Size of the ring of each shard's live events, in bytes.
     pub ring_bytes: usize,
     /// Whether this replica delivers outbox rows to the broker.
@@ -256,7 +259,8 @@ impl Sources {
 
 /// Reads every setting; the reader collects the problems.
 fn read_all(read: &mut Reader<'_>, needs: RequiredSettings) -> Config {
-    let event_stream = broker::event_stream(read);
+    let (replicas, stream_names) = (broker::replicas(read), broker::stream_names(read));
+    let event_stream = broker::event_stream(read, replicas);
     // Only an explicit true requires a broker; by default, a replica without a broker does not relay.
     let asks_to_relay = read.flag("NOETL_OUTBOX_RELAY", false);
     let needs_broker = needs == RequiredSettings::Servers && (event_stream.is_some() || asks_to_relay);
@@ -271,7 +275,8 @@ fn read_all(read: &mut Reader<'_>, needs: RequiredSettings) -> Config {
         databases: databases::read(read, needs != RequiredSettings::Nothing),
         broker: broker_login::read(read, &brokers),
         event_stream,
-        stream_names: broker::stream_names(read),
+        notifications: broker::notifications(read, stream_names.clone(), replicas),
+        stream_names,
         ring_bytes: broker::ring_bytes(read),
         outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
         outbox: outbox::read(read),

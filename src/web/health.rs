@@ -30,9 +30,10 @@ pub struct Readiness {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutboxBacklog {
-    /// Number of claimable rows on the reachable shards, counted up to 100,000 per shard.
+    /// Number of rows to deliver on the reachable shards, counted up to 100,000 per shard: claimable rows, and those that
+    /// wait for their next attempt.
     pub pending: i64,
-    /// Age in seconds of the oldest claimable row; 0 if there is none.
+    /// Age in seconds of the oldest of them; 0 if there is none.
     pub oldest_age_seconds: f64,
     /// Shards that could not be reached.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -291,6 +291,22 @@ async fn a_bucket_moves_away_and_back() {
     moved(&deployment, &moving, 1, &[]).await;
     assert_eq!(owners(&deployment, &moving).await, BTreeSet::from([1]));
     assert_eq!(server.project(&[step(id + 1_000_002, "second")]).await["projected"], 1);
+    // The fence holds for rows that logical replication applies, also if a restore has changed that.
+    let insert = "SET session_replication_role = replica;
+                  INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ($id, 1000003, 'call.done')";
+    let insert = insert.replace("$id", &id.to_string());
+    let replicated = async || sqlx::raw_sql(AssertSqlSafe(&*insert)).execute(&mut deployment.shard(0).await).await;
+    assert!(replicated().await.unwrap_err().to_string().contains("has moved to another shard"));
+    deployment.on_shard(0, "ALTER TABLE noetl.event ENABLE TRIGGER ALL").await;
+    let other = deployment.replica_with(&[NO_RELAY]).await;
+    let enabled = async || {
+        let disabled = "SELECT count(*) FROM pg_trigger WHERE tgname = 'bucket_fence' AND tgenabled <> 'A'";
+        let disabled: i64 = sqlx::query_scalar(disabled).fetch_one(&mut deployment.shard(0).await).await.unwrap();
+        (disabled == 0).then_some(())
+    };
+    eventually("the triggers act for every writer", enabled).await;
+    assert!(replicated().await.unwrap_err().to_string().contains("has moved to another shard"));
+    assert!(other.stop().await.success());
     // The events and the row of the list stay, and the open outbox row has left.
     let stayed = i64::try_from(events(&deployment, 0, &[id]).await.len()).unwrap() + 1;
     assert_eq!(residue(&deployment, 0, &[id]).await, stayed);

@@ -2,6 +2,7 @@
 //! leases stay valid, and no row is delivered twice. The purge keeps the ids that are needed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use noetl_domain::outbox::{OutboxId, OutboxPolicy};
 use noetl_domain::tenant::Scope;
@@ -114,7 +115,7 @@ async fn used_by_old_ids(is_announced: bool, killed_at: Option<&str>) {
     let failure = FailedDelivery { claim: held[2], error: "broken".to_owned() };
     let failed = process.run(outbox.mark_failed(&[failure], 600, &ANY)).await.unwrap();
     assert_eq!(failed.outcomes.keys().collect::<Vec<_>>(), [&held[2]], "{case}: {failed:?}");
-    process.run(outbox.release(&held[3..4])).await.unwrap();
+    process.run(outbox.release(&held[3..4], Duration::ZERO, None)).await.unwrap();
     if !is_announced {
         // A process reads the map every second.
         process.databases.refresh_map().await.unwrap();

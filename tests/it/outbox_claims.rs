@@ -11,6 +11,7 @@ use noetl_storage::lock_wait::LockWait;
 use noetl_storage::outbox::{self, Claim, Claimed, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
 use noetl_storage::view::View;
+use noetl_testkit::copies::{back_up, own_server, restore_back_up};
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::{NO_RELAY, ids, reference, references};
 use noetl_testkit::{Deployment, Server, eventually};
@@ -239,18 +240,22 @@ async fn waiting(deployment: &Deployment) -> i64 {
     sqlx::query_scalar(query).fetch_one(&mut deployment.shard(0).await).await.unwrap()
 }
 
-/// A lock on the sequence of lease tokens stops a claim between its search and its commit. Meanwhile an earlier row of
-/// the same execution commits, and a second claim starts.
+/// A trigger stops a claim between its search and its commit. Meanwhile an earlier row of the same execution commits, and
+/// a second claim starts.
 #[tokio::test]
 async fn concurrent_claims_never_split_an_execution_even_if_a_row_commits_in_between() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
+    let stop = "CREATE FUNCTION public.stop() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7, 7); RETURN NEW; END $$;
+                CREATE TRIGGER stop BEFORE UPDATE ON noetl.outbox FOR EACH ROW EXECUTE FUNCTION public.stop()";
+    deployment.on_shard(0, stop).await;
     let insert =
         |event: i64| format!("INSERT INTO noetl.outbox (execution_id, event_id, payload) VALUES (7, {event}, '{{}}')");
     let (mut late, mut gate) = (deployment.shard(0).await, deployment.shard(0).await);
     run(&mut late, &format!("BEGIN; {}", insert(1))).await;
     deployment.on_shard(0, &insert(2)).await;
-    run(&mut gate, "BEGIN; ALTER SEQUENCE noetl.outbox_lease_token CACHE 1").await;
+    run(&mut gate, "BEGIN; SELECT pg_advisory_xact_lock(7, 7)").await;
 
     let first = server.claim(json!({}));
     let rest = async {
@@ -369,6 +374,28 @@ async fn large_payloads_are_claimed_in_parts() {
     assert!(parts.len() > 3 && parts.iter().sum::<usize>() == 13, "{parts:?}");
     // A claim that was rolled back and repeated counts once.
     assert_eq!(deployment.outbox_rows("status = 'PUBLISHED' AND attempts = 1").await, 13);
+}
+
+/// After a restore of a copy that lacks the claim, another worker claims the row. The worker from before settles nothing.
+#[tokio::test]
+async fn a_lease_of_another_history_settles_nothing() {
+    let (mut postgres, folder) = own_server().await;
+    let (data, copy) = (folder.path().join("postgres").join("data"), folder.path().join("copy"));
+    let deployment = Deployment::on(&postgres.dsn("postgres"), 1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.fill_outbox(0, &[7], 1).await;
+    back_up(&postgres, &data, &copy).await;
+    let claim = async || references(&server.claim(json!({ "leaseSeconds": 600 })).await);
+    let before = claim().await;
+    restore_back_up(&mut postgres, &data, &copy).await;
+    let after = eventually("the row is claimed again", async || {
+        let claims = claim().await;
+        (!claims.is_empty()).then_some(claims)
+    });
+    let after = after.await;
+    assert_eq!((before.len(), after.len()), (1, 1));
+    assert_eq!(server.published(&before).await["published"], 0);
+    assert_eq!(server.published(&after).await["published"], 1);
 }
 
 #[tokio::test]

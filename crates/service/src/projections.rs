@@ -183,7 +183,12 @@ async fn advance_each(shard: &Database, scope: &Scope, ids: &[Id]) -> Advances {
 /// Advances executions together. Returns no result for those for which there is no room; one always has room.
 async fn advance(shard: &Database, scope: &Scope, ids: &[Id]) -> Result<Advances, StorageError> {
     let numbers: Vec<i64> = ids.iter().map(|id| id.get()).collect();
-    let (found, left) = snapshots::read_within(shard, scope, &numbers, ADVANCED_BYTES, FOLD_LIMIT).await?;
+    let read = async || snapshots::read_within(shard, scope, &numbers, ADVANCED_BYTES, FOLD_LIMIT).await;
+    let (mut found, mut left) = read().await?;
+    if !found.iter().all(Projected::is_bound) {
+        snapshots::begin_life(shard).await?;
+        (found, left) = read().await?;
+    }
     found.iter().for_each(note_defect);
     crash_point::reach("advance.read");
     let without_room = |id: &Id| left.contains(&id.get());

@@ -5,42 +5,10 @@
 //! A row is proved to have a foreign id if a snapshot sees the row, but not the transaction in `tx_id`. Such a row would
 //! be published when this server assigns that id, and not before.
 
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
-use super::error::StorageError;
-use super::lock_wait::{self, SHORT_WAIT};
-use super::pools::Database;
-
-/// Attempts to enable the trigger. Writers queue behind each attempt for up to a second.
-const ATTEMPTS: u32 = 3;
 /// Maximum number of rows that one statement changes.
 const PAGE: i64 = 10_000;
-
-/// Enables the trigger for every writer, also logical replication, if it is not. `ENABLE TRIGGER ALL` after a restore
-/// enables it for ordinary writers only. Returns whether it was changed.
-#[tracing::instrument(
-    level = "debug", name = "sql.tail_foreign_ids.enable_trigger", skip_all,
-    fields(database = %shard.name())
-)]
-pub async fn enable_trigger(shard: &Database) -> Result<bool, StorageError> {
-    let disabled = sqlx::query_scalar!(
-        r#"SELECT EXISTS (
-               SELECT FROM pg_trigger JOIN pg_partition_tree('noetl.event') AS part ON part.relid = tgrelid
-               WHERE tgname = 'event_assign_tx_id' AND tgenabled <> 'A') AS "disabled!""#,
-    );
-    if !shard.run(disabled.fetch_one(shard.pool())).await? {
-        return Ok(false);
-    }
-    let work = async {
-        let mut connection = shard.connect().await?;
-        sqlx::raw_sql(SHORT_WAIT).execute(&mut connection).await?;
-        let enable = "ALTER TABLE noetl.event ENABLE ALWAYS TRIGGER event_assign_tx_id";
-        lock_wait::run(&mut connection, enable, ATTEMPTS).await?;
-        connection.close().await
-    };
-    work.await.map_err(|error| shard.failed(error))?;
-    Ok(true)
-}
 
 /// Gives up to [`PAGE`] rows with foreign ids the id of this transaction, as if they had been committed in it, and
 /// returns their number. Lower ids come first. Changes nothing if the cursor exists and has another fence.

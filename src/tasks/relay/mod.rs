@@ -1,13 +1,13 @@
 //! Delivers one shard's outbox rows to the broker, as any worker would: claims a batch, publishes it, settles it.
 //!
-//! Delivery is at least once: a row is settled as published when a stream has acknowledged it. The row's id is the
-//! message id. If a relay crashes before it settles a row, the row is published again, and the stream drops the
-//! duplicate if it comes within the stream's dedup window (`DEDUP` in `publisher.rs` for the stream that a relay
-//! creates).
+//! Delivery is at least once: a row is settled as published when a stream has acknowledged it. If a relay crashes before it
+//! settles a row, the row is published again, and the stream drops the duplicate if it comes within the stream's dedup
+//! window (`DEDUP` in `publisher.rs` for the stream that a relay creates).
 //!
 //! Rows of one execution are published one after the other, and a refused row holds back the rows after it; executions
-//! don't wait for each other. A refused row waits for its backoff, and is DEAD after its last attempt. While the broker
-//! can't be reached, nothing is claimed. Every replica runs a relay, and no two relays hold the same claim.
+//! don't wait for each other. A refused row waits for its backoff, and is DEAD after its last attempt. If the broker refuses
+//! for reasons of its own, the row waits for [`BROKER_REFUSED`], and no attempt is counted. While the broker can't be
+//! reached, nothing is claimed. Every replica runs a relay, and no two relays hold the same claim.
 
 mod publisher;
 
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
+use noetl_feed::wire::notifications::NotificationStream;
 use noetl_runtime::crash_point;
 use noetl_runtime::wake::WakeUps;
 use noetl_service::outbox::Outbox;
@@ -41,6 +42,8 @@ const CLAIMANT: &str = "outbox-relay";
 const BUSY_POLL: Duration = Duration::from_millis(20);
 /// Longest idle poll interval.
 const IDLE_POLL: Duration = Duration::from_secs(1);
+/// Time after which a row is tried again that the broker refused for reasons of its own.
+const BROKER_REFUSED: Duration = Duration::from_secs(5);
 /// Pause after a failure.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
@@ -58,6 +61,8 @@ pub struct Relay {
 struct Delivered {
     published: Vec<ClaimRef>,
     refused: Vec<FailedDelivery>,
+    /// Rows that the broker refused for reasons of its own.
+    postponed: Vec<FailedDelivery>,
     /// Rows that were held back by a refused row of their execution, or by the end of the turn.
     untried: Vec<ClaimRef>,
 }
@@ -71,6 +76,8 @@ enum PauseReason {
     Claim(#[source] ServiceError),
     #[error("the shard can't be reached")]
     ShardUnavailable,
+    #[error("the broker refuses rows: {0}")]
+    Broker(String),
     #[error("rows become claimable again when their leases expire: {0}")]
     Settle(#[source] ServiceError),
 }
@@ -78,8 +85,14 @@ enum PauseReason {
 impl Relay {
     /// Creates the relay of a shard. `wake_ups` are the wake-ups from writers on this replica.
     #[must_use]
-    pub fn new(shard: ShardIndex, outbox: Outbox, wake_ups: WakeUps, client: async_nats::Client) -> Self {
-        Self { shard, outbox, wake_ups, publisher: Publisher::new(client) }
+    pub fn new(
+        shard: ShardIndex,
+        outbox: Outbox,
+        wake_ups: WakeUps,
+        client: async_nats::Client,
+        stream: NotificationStream,
+    ) -> Self {
+        Self { shard, outbox, wake_ups, publisher: Publisher::new(client, stream) }
     }
 
     /// Relays until `stop`. Then settles the rows in flight to the broker, and releases the rest of the batch.
@@ -119,9 +132,11 @@ impl Relay {
             gauge.set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
             let delivered = self.deliver(claims.rows, stop).await;
             crash_point::reach("relay.published");
+            let postponed = delivered.postponed.first().map(|row| row.error.clone());
             let settled = self.settle(delivered).await;
             gauge.set(0.0);
             settled.map_err(PauseReason::Settle)?;
+            postponed.map_or(Ok(()), |error| Err(PauseReason::Broker(error)))?;
         }
         Ok(count)
     }
@@ -133,12 +148,17 @@ impl Relay {
         let delivered = logs.buffer_unordered(WINDOW).fold(Delivered::default(), async |mut all, one| {
             all.published.extend(one.published);
             all.refused.extend(one.refused);
+            all.postponed.extend(one.postponed);
             all.untried.extend(one.untried);
             all
         });
         let delivered = delivered.await;
         if let Some(FailedDelivery { claim, error }) = delivered.refused.first() {
             tracing::warn!(row = %claim.id, error, refused = delivered.refused.len(), "outbox rows were refused");
+            self.publisher.invalidate_stream();
+        }
+        if let Some(FailedDelivery { claim, error }) = delivered.postponed.first() {
+            tracing::warn!(row = %claim.id, error, postponed = delivered.postponed.len(), "the broker refuses outbox rows");
             self.publisher.invalidate_stream();
         }
         delivered
@@ -150,8 +170,12 @@ impl Relay {
             let refused = self.outbox.mark_failed(&delivered.refused, DEFAULT_MAX_SECONDS.into(), &Scope::Unrestricted);
             refused.await?.failed.into_values().next().map_or(Ok(()), Err)?;
         }
+        if let Some(FailedDelivery { error, .. }) = delivered.postponed.first() {
+            let claims: Vec<ClaimRef> = delivered.postponed.iter().map(|row| row.claim).collect();
+            self.outbox.release(&claims, BROKER_REFUSED, Some(error)).await?;
+        }
         if !delivered.untried.is_empty() {
-            self.outbox.release(&delivered.untried).await?;
+            self.outbox.release(&delivered.untried, Duration::ZERO, None).await?;
         }
         published?.failed.into_values().next().map_or(Ok(()), Err)
     }
@@ -185,13 +209,16 @@ async fn publish_in_order(publisher: &Publisher, rows: Vec<ClaimedRow>, over: &i
     let mut delivered = Delivered::default();
     for leased in rows {
         let claim = ClaimRef { id: leased.id, lease: leased.row.lease_token };
-        if !delivered.refused.is_empty() || over() {
+        if !delivered.refused.is_empty() || !delivered.postponed.is_empty() || over() {
             delivered.untried.push(claim);
             continue;
         }
         match publisher.publish(&leased).await {
             Ok(()) => delivered.published.push(claim),
-            Err(refusal) => delivered.refused.push(FailedDelivery { claim, error: refusal.to_string() }),
+            Err(refusal) => {
+                let rows = if refusal.is_of_broker() { &mut delivered.postponed } else { &mut delivered.refused };
+                rows.push(FailedDelivery { claim, error: refusal.to_string() });
+            }
         }
     }
     delivered

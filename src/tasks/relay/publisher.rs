@@ -1,21 +1,26 @@
 //! Publishes outbox rows; a stream acknowledges each of them.
 //!
 //! A row without a subject is published to NoETL's subject for its event, and a payload in another codec than JSON as
-//! the stored bytes with their media type.
+//! the stored bytes with their media type. A notification of an execution is published under the prefix of the deployment.
+//!
+//! A stream recognises the message id of a row that is published again. No other row, deployment or history of the database
+//! has the same id, so a message that the stream calls a duplicate is this one.
 
+use std::error::Error;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::Client;
 use async_nats::connection::State;
 use async_nats::jetstream::context::{
-    ContextBuilder, CreateStreamError, GetStreamByNameError, PublishError, PublishErrorKind,
+    ContextBuilder, CreateStreamError, GetStreamByNameError, GetStreamError, PublishError, PublishErrorKind,
 };
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, StorageType};
-use async_nats::jetstream::{self, Context};
+use async_nats::jetstream::{self, Context, ErrorCode};
 
 use noetl_domain::outbox_message::is_publishable;
+use noetl_feed::wire::notifications::NotificationStream;
 use noetl_use_cases::outbox::ClaimedRow;
 
 /// Time to wait for an acknowledgement. It is short enough to settle a batch within its lease and within the grace
@@ -23,12 +28,6 @@ use noetl_use_cases::outbox::ClaimedRow;
 const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Header with the media type of a message.
 const CONTENT_TYPE: &str = "Content-Type";
-/// Stream of the workers' notifications. It is created if no stream captures their subjects; an existing one is left
-/// unchanged. Workers that only listen remove no messages, so messages expire by age.
-const STREAM: &str = "noetl_executions";
-const SUBJECTS: &str = "noetl.executions.>";
-/// Age at which messages of the stream expire.
-const RETENTION: Duration = Duration::from_hours(24);
 /// Dedup window, longer than a lease and the longest backoff, so that the stream recognises a row that is published
 /// again.
 const DEDUP: Duration = Duration::from_mins(10);
@@ -40,6 +39,8 @@ pub(super) enum NotReady {
     Disconnected,
     #[error(transparent)]
     FindStream(#[from] GetStreamByNameError),
+    #[error(transparent)]
+    GetStream(#[from] GetStreamError),
     #[error(transparent)]
     CreateStream(#[from] CreateStreamError),
 }
@@ -53,14 +54,31 @@ pub(super) enum PublishRefusal {
     Unreadable(String),
     #[error("the row has no payload")]
     NoPayload,
-    #[error("no stream captures {0}; create one")]
-    NoStream(String),
-    #[error("no stream acknowledged {0} in time")]
-    TimedOut(String),
+    #[error("no stream captures {subject}; create one")]
+    NoStream { subject: String, is_notification: bool },
+    #[error("no stream acknowledged {subject} in time")]
+    TimedOut { subject: String, is_notification: bool },
     #[error("the broker accepts no message over {0} bytes")]
     TooLarge(usize),
     #[error("broker error: {0}")]
     Broker(PublishError),
+}
+
+impl PublishRefusal {
+    /// Returns whether the broker refuses for reasons of its own, and may accept the row later: the stream is full, has no
+    /// leader or is gone, or the servers lack resources.
+    pub(super) fn is_of_broker(&self) -> bool {
+        match self {
+            Self::Subject(_) | Self::Unreadable(_) | Self::NoPayload | Self::TooLarge(_) => false,
+            // A stream that this deployment does not use may never exist.
+            Self::NoStream { is_notification, .. } | Self::TimedOut { is_notification, .. } => *is_notification,
+            Self::Broker(error) => {
+                let cause = error.source().and_then(|cause| cause.downcast_ref::<jetstream::Error>());
+                let of_message = [ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM, ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM];
+                !cause.is_some_and(|cause| of_message.contains(&cause.error_code()))
+            }
+        }
+    }
 }
 
 /// Publisher over the replica's connection.
@@ -68,14 +86,15 @@ pub(super) enum PublishRefusal {
 pub(super) struct Publisher {
     client: Client,
     context: Context,
+    stream: NotificationStream,
     /// Number of connects at the last time that the stream was seen.
     seen_on: Option<u64>,
 }
 
 impl Publisher {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client, stream: NotificationStream) -> Self {
         let context = ContextBuilder::new().timeout(ACK_TIMEOUT).ack_timeout(ACK_TIMEOUT).build(client.clone());
-        Self { client, context, seen_on: None }
+        Self { client, context, stream, seen_on: None }
     }
 
     /// Checks that the broker is connected, and creates the stream of notifications after each connect if none exists.
@@ -98,48 +117,69 @@ impl Publisher {
 
     async fn ensure_stream(&self) -> Result<(), NotReady> {
         use jetstream::context::GetStreamByNameErrorKind::NotFound;
-        match self.context.stream_by_subject(SUBJECTS).await {
+        let NotificationStream { names, retention, replicas } = &self.stream;
+        let (name, subjects) = (names.notifications(), names.notification_subjects());
+        match self.context.stream_by_subject(&subjects).await {
+            Ok(found) if found == name => return self.add_replicas(&name).await,
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == NotFound => {}
             Err(error) => return Err(error.into()),
         }
         let config = Config {
-            name: STREAM.to_owned(),
-            subjects: vec![SUBJECTS.to_owned()],
+            name: name.clone(),
+            subjects: vec![subjects],
             storage: StorageType::File,
-            max_age: RETENTION,
+            max_age: *retention,
             duplicate_window: DEDUP,
             allow_direct: true,
+            num_replicas: *replicas,
             ..Config::default()
         };
         self.context.get_or_create_stream(config).await?;
-        tracing::info!(stream = STREAM, "the stream of the workers' notifications is ready");
+        tracing::info!(stream = name, "the stream of the workers' notifications is ready");
+        Ok(())
+    }
+
+    /// Adds replicas to a stream that has fewer than it should have. The stream is used if that fails.
+    async fn add_replicas(&self, name: &str) -> Result<(), NotReady> {
+        let mut config = self.context.get_stream(name).await?.cached_info().config.clone();
+        if config.num_replicas >= self.stream.replicas {
+            return Ok(());
+        }
+        config.num_replicas = self.stream.replicas;
+        match self.context.update_stream(&config).await {
+            Ok(_) => tracing::info!(stream = name, replicas = config.num_replicas, "the stream has more replicas now"),
+            Err(error) => tracing::warn!(stream = name, %error, "the stream can't get more replicas"),
+        }
         Ok(())
     }
 
     /// Publishes a row and waits until a stream has acknowledged it.
     pub(super) async fn publish(&self, leased: &ClaimedRow) -> Result<(), PublishRefusal> {
         let row = &leased.row;
-        let subject = row.target();
-        if !is_publishable(&subject) {
-            return Err(PublishRefusal::Subject(subject.into_owned()));
+        let stored = row.target();
+        if !is_publishable(&stored) {
+            return Err(PublishRefusal::Subject(stored.into_owned()));
         }
+        let notification = self.stream.names.notification(&stored);
+        let is_notification = notification.is_some();
+        let subject = notification.unwrap_or_else(|| stored.into_owned());
         let content = row.message().map_err(|error| PublishRefusal::Unreadable(error.to_string()))?;
         let payload = content.ok_or(PublishRefusal::NoPayload)?.to_bytes();
         let max_payload = self.client.server_info().max_payload;
         let message = PublishMessage::build()
-            .message_id(leased.id.to_string())
+            .message_id(row.message_id.to_string())
             .header(CONTENT_TYPE, &*row.content_type())
             .payload(payload);
         let refusal = |error: PublishError| match error.kind() {
-            PublishErrorKind::StreamNotFound => PublishRefusal::NoStream(subject.to_string()),
-            PublishErrorKind::TimedOut => PublishRefusal::TimedOut(subject.to_string()),
+            PublishErrorKind::StreamNotFound => PublishRefusal::NoStream { subject: subject.clone(), is_notification },
+            PublishErrorKind::TimedOut => PublishRefusal::TimedOut { subject: subject.clone(), is_notification },
             PublishErrorKind::MaxPayloadExceeded => PublishRefusal::TooLarge(max_payload),
             _ => PublishRefusal::Broker(error),
         };
-        let sent = self.context.send_publish(subject.to_string(), message).await;
+        let sent = self.context.send_publish(subject.clone(), message).await;
         let ack = sent.map_err(refusal)?;
-        // A duplicate counts as published, too.
+        // A duplicate is this message.
         ack.await.map_err(refusal)?;
         Ok(())
     }

@@ -158,6 +158,7 @@ impl Samples {
             lease_until: AT,
             execution_id: Some(1),
             event_id: 2,
+            message_id: uuid::Uuid::nil(),
             subject: None,
             payload: Received(Text::new("{}")),
             payload_codec: "json".to_owned(),

@@ -93,7 +93,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "OutboxClaim",
         Open,
-        "attempts contentType entry entryId eventId executionId lease leaseExpiresAt organizationId payloadCodec subject \
+        "attempts contentType entry entryId eventId executionId lease leaseExpiresAt messageId organizationId payloadCodec subject \
          tenantId",
     ),
     // Types with only numbers, ids, states and times.

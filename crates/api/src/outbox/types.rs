@@ -284,6 +284,12 @@ impl OutboxClaim {
         OutboxEntry::load(ctx, self.0.id).await
     }
 
+    /// Id of the message, also when it is delivered again. Publish the message with it (`Nats-Msg-Id`), so that a stream
+    /// recognises the repetition. It is another one after a restore or a failover of the shard.
+    async fn message_id(&self) -> ID {
+        self.0.row.message_id.to_string().into()
+    }
+
     /// Lease token, required to settle the entry.
     async fn lease(&self) -> ID {
         self.0.row.lease_token.into()

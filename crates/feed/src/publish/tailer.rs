@@ -30,9 +30,9 @@ use noetl_runtime::wake::WakeUps;
 use noetl_storage::error::StorageError;
 use noetl_storage::pools::Database;
 use noetl_storage::tail::{self, TailCursor};
-use noetl_storage::tail_foreign_ids;
 use noetl_storage::tail_pages::BatchRead;
 use noetl_storage::tail_session::TailSession;
+use noetl_storage::triggers;
 
 /// Duration of the lease. After a leader is killed, another replica takes over within this time plus one
 /// [`STANDBY_POLL`].
@@ -111,7 +111,7 @@ impl Tailer {
         while !stop.is_cancelled() {
             let turn = async {
                 if !begun {
-                    self.enable_trigger().await;
+                    self.enable_triggers().await;
                     tail::begin(&self.database, self.settings.backfill).await?;
                     begun = true;
                 }
@@ -238,16 +238,17 @@ impl Tailer {
         }
     }
 
-    /// Enables the trigger that corrects foreign transaction ids, if a restore disabled it. The feed works without it.
-    async fn enable_trigger(&self) {
-        match tail_foreign_ids::enable_trigger(&self.database).await {
-            Ok(false) => {}
-            Ok(true) => tracing::warn!(
+    /// Enables the triggers of events and fences for every writer, if a restore disabled them. The feed works without them.
+    async fn enable_triggers(&self) {
+        match triggers::enable(&self.database).await {
+            Ok(changed) if changed.is_empty() => {}
+            Ok(changed) => tracing::warn!(
                 shard = self.shard,
-                "the trigger event_assign_tx_id was disabled and is enabled again; rows that were restored meanwhile with \
+                triggers = changed.join(", "),
+                "triggers were disabled for some writers and are enabled again; rows that were restored meanwhile with \
                  transaction ids of another server are not published if the feed has passed these ids"
             ),
-            Err(error) => tracing::warn!(shard = self.shard, %error, "the trigger event_assign_tx_id can't be enabled"),
+            Err(error) => tracing::warn!(shard = self.shard, %error, "the triggers can't be enabled"),
         }
     }
 

@@ -4,3 +4,4 @@
 pub mod cursor;
 pub mod envelope;
 pub mod names;
+pub mod notifications;

@@ -13,6 +13,9 @@ const MAX_PREFIX_BYTES: usize = 64;
 /// Prefix of NoETL's names.
 const DEFAULT_PREFIX: &str = "noetl";
 
+/// Beginning of the stored subjects of the workers' notifications.
+const STORED_NOTIFICATIONS: &str = "noetl.executions.";
+
 /// Names of the streams and subjects of one deployment. They begin with its prefix, so deployments with different
 /// prefixes share a broker without sharing a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +85,25 @@ impl StreamNames {
         format!("{}.{}", self.events(shard), tokens.join("."))
     }
 
+    /// Returns the name of the stream of the workers' notifications.
+    #[must_use]
+    pub fn notifications(&self) -> String {
+        format!("{}_executions", self.prefix)
+    }
+
+    /// Returns the pattern of the subjects of the workers' notifications.
+    #[must_use]
+    pub fn notification_subjects(&self) -> String {
+        format!("{}.executions.>", self.prefix)
+    }
+
+    /// Returns the subject on which a notification with a stored subject is published; `None` if the subject is not one of
+    /// a notification. Rows store NoETL's prefix.
+    #[must_use]
+    pub fn notification(&self, stored: &str) -> Option<String> {
+        stored.strip_prefix(STORED_NOTIFICATIONS).map(|rest| format!("{}.executions.{rest}", self.prefix))
+    }
+
     /// Returns the subject of the wake-ups for a shard's leader.
     #[must_use]
     pub fn wake(&self, shard: ShardIndex) -> String {
@@ -130,6 +152,12 @@ mod tests {
             ("staging-2.events_1.>".to_owned(), "staging-2.wake.0".to_owned())
         );
         assert_eq!(names.leaders(1), "staging-2.leaders.1");
+        assert_eq!(
+            (names.notifications(), names.notification_subjects()),
+            ("staging-2_executions".to_owned(), "staging-2.executions.>".to_owned())
+        );
+        assert_eq!(names.notification("noetl.executions.gpu.7").as_deref(), Some("staging-2.executions.gpu.7"));
+        assert_eq!(names.notification("noetl.commands.gpu.7"), None);
         for prefix in ["", "a.b", "a b", "*", ">", "ä", "a/b", &"a".repeat(65)] {
             assert_eq!(prefix.parse::<StreamNames>(), Err(BadPrefix), "{prefix}");
         }

@@ -218,13 +218,17 @@ impl Outbox {
     }
 }
 
-/// Sets the gauges of a shard's claimable rows.
+/// Sets the gauges of a shard's rows to deliver.
 fn show(shard: ShardIndex, backlog: &Backlog) {
     let shard = shard.to_string();
     #[expect(clippy::cast_precision_loss, reason = "a gauge for people")]
-    metrics::gauge!("noetl_outbox_pending", "shard" => shard.clone()).set(backlog.pending as f64);
+    let (pending, waiting) = (backlog.pending as f64, backlog.waiting as f64);
+    metrics::gauge!("noetl_outbox_pending", "shard" => shard.clone()).set(pending);
+    metrics::gauge!("noetl_outbox_waiting", "shard" => shard.clone()).set(waiting);
     let oldest = backlog.oldest_seconds.unwrap_or_default();
-    metrics::gauge!("noetl_outbox_oldest_pending_seconds", "shard" => shard).set(oldest);
+    metrics::gauge!("noetl_outbox_oldest_pending_seconds", "shard" => shard.clone()).set(oldest);
+    let oldest = backlog.oldest_waiting_seconds.unwrap_or_default();
+    metrics::gauge!("noetl_outbox_oldest_waiting_seconds", "shard" => shard).set(oldest);
 }
 
 /// Returns the bounds of a page for the rows of one shard. Rows with the same time are ordered by shard index, then by

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -187,13 +188,19 @@ impl Outbox {
         Ok(changed)
     }
 
-    /// Releases claimed rows that were not tried. They are claimable at once.
+    /// Releases claimed rows whose delivery says nothing of them, without counting an attempt. They are claimable after the
+    /// delay. Stores the reason, if there is one.
     #[tracing::instrument(level = "debug", name = "outbox.release", skip_all, fields(count = claims.len()))]
-    pub async fn release(&self, claims: &[ClaimRef]) -> Result<(), ServiceError> {
+    pub async fn release(
+        &self,
+        claims: &[ClaimRef],
+        delay: Duration,
+        reason: Option<&str>,
+    ) -> Result<(), ServiceError> {
         self.check_shards(claims)?;
         let release = |shard, rows: HeldRows| async move {
             let refs: Vec<Ref> = rows.keys().copied().collect();
-            let released = outbox::release(self.database(shard), &refs).await;
+            let released = outbox::release(self.database(shard), &refs, delay.as_secs_f64(), reason).await;
             let mut open_rows = self.open_rows(shard);
             let first = refs.iter().map(|one| one.outbox_id).min().unwrap_or(i64::MAX);
             open_rows.low_watermarks.pending = open_rows.low_watermarks.pending.min(first);

@@ -13,6 +13,7 @@ use super::journal::Move;
 use crate::error::StorageError;
 use crate::lock_wait::{self, SHORT_WAIT};
 use crate::pools::Database;
+use crate::triggers;
 
 /// Time after which a fence that is not sealed has no effect.
 pub const FENCE: Duration = Duration::from_secs(3);
@@ -31,7 +32,7 @@ const FENCED: [(&str, &str, &str); 5] = [
     ("outbox", "bucket_fence_delete", "DELETE"),
 ];
 
-/// Creates the triggers on tables of a shard that have none.
+/// Creates the triggers on tables of a shard that have none, and enables all for every writer.
 #[tracing::instrument(level = "debug", name = "sql.moves.create_triggers", skip_all, fields(database = %shard.name()))]
 pub async fn create_triggers(shard: &Database, tables: &[&str]) -> Result<(), StorageError> {
     let work = async {
@@ -56,7 +57,8 @@ pub async fn create_triggers(shard: &Database, tables: &[&str]) -> Result<(), St
         }
         connection.close().await
     };
-    work.await.map_err(|error: sqlx::Error| shard.failed(error))
+    work.await.map_err(|error: sqlx::Error| shard.failed(error))?;
+    triggers::enable(shard).await.map(drop)
 }
 
 /// Fences the buckets of moves on their target, as if they had left it, until [`open_target`]. So no other program, and no

@@ -10,9 +10,6 @@ use crate::error::StorageError;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::bucket_of;
 
-/// Distance of the target's next lease token from the largest token of the source.
-const TOKEN_DISTANCE: i64 = 1000;
-
 impl Transfer<'_> {
     /// Replaces the target's open outbox rows of the buckets, and stores their ids on the source.
     pub async fn copy_outbox(&mut self, moves: &[Move], executions: &[i64]) -> Result<(), StorageError> {
@@ -29,12 +26,12 @@ impl Transfer<'_> {
 /// Replaces the target's open rows of these executions by those of the source, and stores the new ids on the source. The
 /// buckets must be constant.
 async fn copy(transfer: &mut Transfer<'_>, moves: &[Move], executions: &[i64]) -> Result<(), StorageError> {
-    raise_tokens(transfer).await?;
     let (all, kept) = (transfer.outbox.without(&[]), transfer.outbox.without(&["outbox_id"]));
     let open = open(executions);
     rows::run(&mut transfer.target, &format!("BEGIN; DELETE FROM noetl.outbox WHERE {open}")).await?;
     let query = format!("SELECT {all} FROM noetl.outbox WHERE {open}");
     rows::copy(&mut transfer.source, &mut transfer.target, &query, &format!("moved_outbox ({all})")).await?;
+    keep_message_ids(transfer).await?;
     // The rows are inserted in their order, and an identifier of the sequence is taken for each as it is inserted.
     let insert = format!(
         "WITH inserted AS (
@@ -51,19 +48,15 @@ async fn copy(transfer: &mut Transfer<'_>, moves: &[Move], executions: &[i64]) -
     forward(transfer, moves, &inserted).await
 }
 
-/// Raises the target's sequence of lease tokens, so that no later token equals a copied one.
-async fn raise_tokens(transfer: &mut Transfer<'_>) -> Result<(), StorageError> {
-    let last = sqlx::query_scalar!(r#"SELECT last_value AS "last!" FROM noetl.outbox_lease_token"#);
-    let last = last.fetch_one(&mut transfer.source.connection).await;
-    let last = last.map_err(|error| transfer.source.failed(error))?;
-    let raise = sqlx::query!(
-        r#"SELECT setval('noetl.outbox_lease_token', $1::bigint + $2) AS "raised!" FROM noetl.outbox_lease_token
-           WHERE last_value <= $1::bigint"#,
-        last,
-        TOKEN_DISTANCE,
-    );
-    let raised = raise.fetch_optional(&mut transfer.target.connection).await;
-    raised.map(drop).map_err(|error| transfer.target.failed(error))
+/// Makes the message ids that the rows have in the history of the source those of the history of the target, so that the
+/// broker recognises a message that is published again.
+async fn keep_message_ids(transfer: &mut Transfer<'_>) -> Result<(), StorageError> {
+    let history = sqlx::query_scalar!(r#"SELECT noetl.database_history() AS "history!""#);
+    let history = history.fetch_one(&mut transfer.source.connection).await;
+    let history = history.map_err(|error| transfer.source.failed(error))?;
+    let update =
+        format!("UPDATE moved_outbox SET message_history = noetl.database_history() WHERE message_history = {history}");
+    rows::run(&mut transfer.target, &update).await
 }
 
 /// Stores the new id of each row on the source. The ids of an earlier attempt are replaced; those of rows that left the

@@ -176,7 +176,7 @@ impl<'a> Transfer<'a> {
         if self.both("execution", &columns, &events, false).await? {
             return Ok(Some("noetl.execution"));
         }
-        let (columns, open) = (self.outbox.without(&["outbox_id"]), open(executions));
+        let (columns, open) = (self.outbox.without(&["outbox_id", "message_history"]), open(executions));
         Ok(self.both("outbox", &columns, &open, false).await?.then_some("noetl.outbox"))
     }
 

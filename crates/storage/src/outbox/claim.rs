@@ -291,18 +291,22 @@ async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim<'_>, held: &Loc
                      FROM locked) AS row
                WHERE whole
            ), token AS MATERIALIZED (
-               SELECT nextval('noetl.outbox_lease_token') AS token
+               SELECT hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807 AS token,
+                      noetl.database_history() AS history
            ), claimed AS (
                UPDATE noetl.outbox
                SET status = 'IN_FLIGHT', locked_at = now(), updated_at = now(),
                    attempts = attempts + (outbox_id <> ALL (ARRAY(SELECT outbox_id FROM mine WHERE exhausted)))::int,
                    max_attempts = $6, claimant = $8,
-                   lease_until = now() + make_interval(secs => $4), lease_token = (SELECT token FROM token)
+                   lease_until = now() + make_interval(secs => $4), lease_token = (SELECT token FROM token),
+                   message_id = CASE message_history WHEN (SELECT history FROM token) THEN message_id
+                                ELSE gen_random_uuid() END,
+                   message_history = (SELECT history FROM token)
                WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM mine))
                RETURNING *
            )
            SELECT claimed.outbox_id, claimed.lease_token AS "lease_token!", claimed.lease_until AS "lease_until!",
-                  claimed.execution_id, claimed.event_id, claimed.subject,
+                  claimed.execution_id, claimed.event_id, claimed.message_id AS "message_id!", claimed.subject,
                   coalesce(claimed.payload, 'null')::text AS "payload!: Received", claimed.payload_codec,
                   claimed.payload_bytes AS bytes, claimed.attempts, mine.retaken AS "retaken!", mine.exhausted AS "exhausted!",
                   noetl.outbox_owner(claimed.tenant_id, claimed.payload, 'tenant_id') AS "tenant_id!",

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
 use noetl_domain::outbox_message::{JSON_CODEC, JSON_MEDIA_TYPE, event_subject, media_type};
 use plain_json::{Received, Text, Unreadable};
@@ -25,6 +26,8 @@ pub struct Claimed {
     pub execution_id: Option<i64>,
     /// Event that the message is about.
     pub event_id: i64,
+    /// Message id under which it is published, also when it is published again.
+    pub message_id: Uuid,
     /// Subject to publish to, as stored.
     pub subject: Option<String>,
     /// Payload as JSON, or its error if it can't be read. JSON null if the row has none.

@@ -189,13 +189,18 @@ pub async fn mark_dead(shard: &Database, failures: &[Failure]) -> Result<Vec<i64
     shard.run(changed.fetch_all(shard.pool())).await
 }
 
-/// Releases rows whose delivery was not tried: undoes the claim and makes them claimable at once. Returns those that were in
-/// flight under these tokens.
+/// Releases rows whose delivery says nothing of them: undoes the claim and makes them claimable after `delay_seconds`.
+/// Stores the reason, if there is one. Returns those that were in flight under these tokens.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.release", skip_all,
     fields(database = %shard.name(), count = refs.len())
 )]
-pub async fn release(shard: &Database, refs: &[Ref]) -> Result<Vec<Ref>, StorageError> {
+pub async fn release(
+    shard: &Database,
+    refs: &[Ref],
+    delay_seconds: f64,
+    reason: Option<&str>,
+) -> Result<Vec<Ref>, StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
     let update = sqlx::query_scalar!(
         r#"WITH held AS MATERIALIZED (
@@ -208,12 +213,14 @@ pub async fn release(shard: &Database, refs: &[Ref]) -> Result<Vec<Ref>, Storage
              ) AS row)
          UPDATE noetl.outbox
          SET status = CASE WHEN attempts > 1 THEN 'FAILED' ELSE 'PENDING' END, attempts = greatest(attempts - 1, 0),
-             available_at = now(), updated_at = now(),
-               lease_until = NULL, lease_token = NULL, claimant = NULL
+             available_at = now() + make_interval(secs => $3), updated_at = now(), last_error = coalesce($4, last_error),
+             lease_until = NULL, lease_token = NULL, claimant = NULL
          WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))
          RETURNING outbox_id AS "outbox_id!""#,
         &ids,
         &tokens,
+        delay_seconds,
+        reason,
     );
     let released = shard.run(update.fetch_all(shard.pool())).await?;
     let released: BTreeSet<i64> = released.into_iter().collect();

@@ -19,13 +19,17 @@ pub struct Probe {
 /// Maximum count of rows of one kind. It keeps the cost of counting at tens of milliseconds.
 pub const MAX_COUNT: i64 = 100_000;
 
-/// Number of claimable rows and age of the oldest of those counted.
+/// Numbers of rows to deliver, and ages of the oldest of those counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Backlog {
     /// Number of rows that are claimable now, up to [`MAX_COUNT`].
     pub pending: i64,
     /// Seconds since the oldest of the counted rows was written.
     pub oldest_seconds: Option<f64>,
+    /// Number of claimable rows and of those that wait for their next attempt, up to [`MAX_COUNT`].
+    pub waiting: i64,
+    /// Seconds since the oldest of these was written.
+    pub oldest_waiting_seconds: Option<f64>,
 }
 
 /// Numbers of rows in flight, of FAILED rows and of DEAD rows, up to [`MAX_COUNT`] of each.
@@ -80,36 +84,43 @@ pub async fn probe(shard: View<'_>, from: &LowWatermarks) -> Result<Probe, Stora
     })
 }
 
-/// Counts the claimable rows in the scope from the low watermarks on: first the PENDING rows, in the order of their
-/// ids.
+/// Counts the rows to deliver in the scope from the low watermarks on: first the PENDING rows, in the order of their ids,
+/// and last those that wait for their next attempt.
 #[tracing::instrument(level = "debug", name = "sql.outbox.backlog", skip_all, fields(database = %shard.name()))]
 pub async fn backlog(shard: View<'_>, scope: &Scope, from: &LowWatermarks) -> Result<Backlog, StorageError> {
     let row = sqlx::query_as!(
         Backlog,
-        r#"SELECT count(*) AS "pending!", extract(epoch FROM now() - min(created_at))::float8 AS oldest_seconds
+        r#"SELECT count(*) FILTER (WHERE is_due) AS "pending!", count(*) AS "waiting!",
+                  extract(epoch FROM now() - min(created_at) FILTER (WHERE is_due))::float8 AS oldest_seconds,
+                  extract(epoch FROM now() - min(created_at))::float8 AS oldest_waiting_seconds
            FROM (
-               (SELECT created_at FROM noetl.outbox
-                WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
+               (SELECT created_at, available_at <= now() AS is_due FROM noetl.outbox
+                WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1
                   AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
                  AND CASE WHEN $7::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY outbox_id)
                UNION ALL
-               SELECT created_at FROM noetl.outbox
+               SELECT created_at, true FROM noetl.outbox
                WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
                  AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
                  AND CASE WHEN $7::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
                UNION ALL
-               SELECT created_at FROM noetl.outbox
+               SELECT created_at, true FROM noetl.outbox
                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
                  AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
                  AND CASE WHEN $7::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
                UNION ALL
-               SELECT created_at FROM noetl.outbox
+               SELECT created_at, true FROM noetl.outbox
                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $4)
                  AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
                  AND CASE WHEN $7::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
+               UNION ALL
+               SELECT created_at, false FROM noetl.outbox
+               WHERE status = 'FAILED' AND attempts >= 0 AND available_at > now() AND available_at < 'infinity'
+                 AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
+                 AND CASE WHEN $7::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
                LIMIT $5
-           ) AS claimable"#,
+           ) AS open"#,
         from.pending,
         from.failed,
         from.lease,

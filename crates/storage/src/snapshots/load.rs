@@ -229,6 +229,7 @@ impl Projected {
             base: TxSnapshot::beginning().to_string(),
             as_of: std::mem::take(&mut row.read_as_of),
             system: std::mem::take(&mut row.read_system),
+            life: row.read_life.take(),
             unusable: None,
             until,
         };

@@ -11,7 +11,8 @@
 //!
 //! Transaction ids are valid only within one database cluster, so a snapshot from another one (a restored dump) is not
 //! used, and none that was folded before the events of the dump got ids of this one. A promoted physical copy has a
-//! prefix of the same history, so its snapshots are valid.
+//! prefix of the same history, so its snapshots are valid. A state that was read before a crash is not stored after it:
+//! the server may assign transaction ids again that the crash has lost (`migrations/0042_server_life.sql`).
 
 mod load;
 mod loop_results;
@@ -26,7 +27,7 @@ use noetl_domain::tenant::Tenancy;
 
 pub use load::{read, read_at, read_within};
 pub use loop_results::{LoopOfState, loop_results};
-pub use save::save;
+pub use save::{begin_life, save};
 
 /// Aggregate type under which the states of executions are stored. It differs from that of NoETL's own snapshots,
 /// `orchestrator_workflow_state`, which have another shape and stay unchanged.
@@ -67,6 +68,8 @@ pub struct Projected {
     /// Transaction snapshot of the projection, in text form.
     as_of: String,
     system: String,
+    /// Life of the server that it was read from; `None`: unknown.
+    life: Option<String>,
     /// Checksum of a stored snapshot that was not used.
     unusable: Option<String>,
     /// Moment in the history up to which the log is folded; `None`: the whole log.
@@ -74,6 +77,12 @@ pub struct Projected {
 }
 
 impl Projected {
+    /// Returns whether the state can be stored: the life of its server is known. See [`begin_life`].
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.life.is_some()
+    }
+
     /// Returns whether both are the same state: of one execution, and of the same events of its log.
     #[must_use]
     pub fn is_same_state(&self, other: &Self) -> bool {

@@ -32,6 +32,8 @@ pub(super) struct StartRow {
     pub(super) read_as_of: String,
     /// Database cluster of the read.
     pub(super) read_system: String,
+    /// Life of the server of the read, if it is known.
+    pub(super) read_life: Option<String>,
 }
 
 /// Columns of an event that the fold reads. JSON is text, as other writers may store JSON that a [`Value`] can't hold.
@@ -144,6 +146,7 @@ struct AnyRow {
     updated_at: Option<DateTime<Utc>>,
     read_as_of: Option<String>,
     read_system: Option<String>,
+    read_life: Option<String>,
     event_id: Option<i64>,
     catalog_id: Option<i64>,
     parent_execution_id: Option<i64>,
@@ -177,7 +180,7 @@ pub(super) fn starts<'e>(
     let statement = unseen!(
         AnyRow,
         r#"WITH system AS MATERIALIZED (
-             SELECT system_identifier::text AS id FROM pg_control_system()
+             SELECT system_identifier::text AS id, noetl.server_life() AS life FROM pg_control_system()
          ), start AS MATERIALIZED (
              SELECT log.id, owner.tenant_id, owner.organization_id, stored.version, stored.snapshot, stored.checksum,
                     CASE WHEN meta ->> 'schema' ~ '^\d{1,9}$' THEN (meta ->> 'schema')::integer END AS schema,
@@ -220,13 +223,13 @@ pub(super) fn starts<'e>(
          )
          SELECT start.id AS "id!", tenant_id, organization_id, version, snapshot::text AS snapshot, checksum, schema,
                 as_of AS stored_as_of, system, applied_count, updated_at, pg_current_snapshot()::text AS read_as_of,
-                (SELECT id FROM system) AS read_system, NULL::bigint AS event_id, NULL::bigint AS catalog_id,
+                (SELECT id FROM system) AS read_system, (SELECT life FROM system) AS read_life, NULL::bigint AS event_id, NULL::bigint AS catalog_id,
                 NULL::bigint AS parent_execution_id, NULL::timestamptz AS created_at, NULL::text AS event_type,
                 NULL::text AS node_id, NULL::text AS node_name, NULL::text AS status, NULL::text AS context,
                 NULL::text AS result, NULL::text AS meta, NULL::text AS error
          FROM start
          UNION ALL
-         SELECT base.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,"#,
+         SELECT base.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,"#,
         [ids, AGGREGATE],
         i64::MAX,
         None,
@@ -271,6 +274,7 @@ impl From<AnyRow> for StateRow {
                 updated_at: row.updated_at,
                 read_as_of: row.read_as_of.unwrap_or_default(),
                 read_system: row.read_system.unwrap_or_default(),
+                read_life: row.read_life,
             }),
         }
     }

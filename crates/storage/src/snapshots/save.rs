@@ -20,6 +20,8 @@ use noetl_domain::tenant::Tenancy;
 ///
 /// Of two transaction snapshots of a database, the later one has the larger `xmax`, or the same `xmax` and fewer
 /// transactions in progress.
+///
+/// Fails as unavailable if the server of the database has restarted since a state was read.
 #[tracing::instrument(
     level = "debug", name = "sql.snapshots.save", skip_all,
     fields(database = %shard.name(), count = projections.len())
@@ -35,6 +37,13 @@ pub async fn save(shard: &Database, projections: &[Projected]) -> Result<(), Sto
     shard.run(work).await
 }
 
+/// Writes the mark of the server's life, if a crash or a promotion has removed it.
+#[tracing::instrument(level = "debug", name = "sql.snapshots.begin_life", skip_all, fields(database = %shard.name()))]
+pub async fn begin_life(shard: &Database) -> Result<(), StorageError> {
+    let insert = sqlx::query!("INSERT INTO noetl.server_life DEFAULT VALUES ON CONFLICT DO NOTHING");
+    shard.run(insert.execute(shard.pool())).await.map(drop)
+}
+
 /// A row to store.
 struct Stored {
     id: i64,
@@ -46,6 +55,7 @@ struct Stored {
     applied_count: i64,
     as_of: String,
     system: String,
+    life: Option<String>,
     /// Checksum of the stored snapshot that this row replaces because it can't be used.
     unusable: Option<String>,
     read_model: ReadModel,
@@ -80,6 +90,7 @@ impl Stored {
             applied_count,
             as_of: as_of.clone(),
             system: system.clone(),
+            life: projected.life.clone(),
             unusable: projected.unusable.clone(),
             read_model: ReadModel::new(projection),
         })
@@ -124,6 +135,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
                                   $20::text[], $21::text[])
                  AS t (id, version, snapshot, checksum, applied_count, as_of, system, catalog_id, parent, path, status,
                        last_type, last_node, started_at, ended_at, error, unusable, tenant_id, organization_id)
+             WHERE (SELECT noetl.require_server_life($24))
          ), saved AS (
              INSERT INTO noetl.projection_snapshot AS standing
                  (tenant_id, organization_id, aggregate_id, aggregate_type, version, snapshot, checksum, meta)
@@ -209,6 +221,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
         column!(row => row.tenancy.organization_id.clone()),
         span.first,
         span.last,
+        column!(row => row.life.clone()) as &[Option<String>],
     );
     insert.execute(&mut **tx).await?;
     Ok(())

@@ -1,0 +1,202 @@
+//! The workers' notifications on the broker: none is lost because of another deployment, another history of the database, a
+//! move of buckets, a full or lost stream, or a lost broker of a cluster.
+
+use std::collections::BTreeSet;
+
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::stream::{Config, DiscardPolicy};
+use async_nats::jetstream::{self, Context};
+use futures::StreamExt;
+use noetl_local::Postgres;
+use noetl_testkit::broker_cluster::BrokerCluster;
+use noetl_testkit::copies::{back_up, own_server, restore_back_up, standby, until_replayed};
+use noetl_testkit::feed::run;
+use noetl_testkit::mover::{buckets, moved};
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const STREAM: &str = "noetl_executions";
+
+async fn context(url: &str) -> Context {
+    jetstream::new(async_nats::connect(url).await.unwrap())
+}
+
+/// Returns the message id and the subject of each message of a stream.
+async fn messages(url: &str, stream: &str) -> Vec<(String, String)> {
+    let stream = context(url).await.get_stream(stream).await.unwrap();
+    let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
+    let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
+    let read = consumer.messages().await.unwrap().take(count).map(|message| {
+        let message = message.unwrap();
+        let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id")).unwrap().to_string();
+        (id, message.subject.to_string())
+    });
+    tokio::time::timeout(WAIT_TIMEOUT, read.collect()).await.unwrap()
+}
+
+async fn published(deployment: &Deployment, rows: i64) {
+    eventually("every row is published", async || {
+        (deployment.outbox_rows("status = 'PUBLISHED'").await == rows).then_some(())
+    })
+    .await;
+}
+
+/// Panics unless the stream has a message of each execution `times` times, each with another id.
+fn assert_times(messages: &[(String, String)], executions: usize, times: usize) {
+    let ids: BTreeSet<&String> = messages.iter().map(|(id, _)| id).collect();
+    let subjects: BTreeSet<&String> = messages.iter().map(|(_, subject)| subject).collect();
+    assert_eq!((messages.len(), ids.len(), subjects.len()), (executions * times, executions * times, executions));
+}
+
+async fn leases_pass(deployment: &Deployment, shard: usize) {
+    deployment.on_shard(shard, "UPDATE noetl.outbox SET lease_until = now() WHERE status = 'IN_FLIGHT'").await;
+}
+
+/// Returns a deployment on a PostgreSQL server of its own, and the server.
+async fn on_own_server() -> (Deployment, Postgres, TempDir) {
+    let (postgres, folder) = own_server().await;
+    (Deployment::on(&postgres.dsn("postgres"), 1).await, postgres, folder)
+}
+
+/// Publishes a row of each execution and dies before the rows are settled.
+async fn published_without_settlement(deployment: &Deployment, executions: &[i64]) {
+    let mut doomed = deployment.replica_with(&[("NOETL_FAULT_POINT", "relay.published")]).await;
+    deployment.fill_outbox(0, executions, 1).await;
+    assert!(!doomed.ended().await.success());
+    let rows = i64::try_from(executions.len()).unwrap();
+    assert_eq!(deployment.outbox_rows("status = 'IN_FLIGHT'").await, rows);
+}
+
+#[tokio::test]
+async fn deployments_with_different_prefixes_share_a_broker_without_sharing_notifications() {
+    let (one, other) = tokio::join!(Deployment::start(1), Deployment::start(1));
+    let url = one.nats.url();
+    let settings = [("NOETL_NATS_URL", url.as_str()), ("NOETL_EVENT_STREAM_PREFIX", "other")];
+    for deployment in [&one, &other] {
+        deployment.fill_outbox(0, &(1..=40).collect::<Vec<_>>(), 1).await;
+        // A subject that both deployments use.
+        let shared = "INSERT INTO noetl.outbox (event_id, subject, payload) VALUES (1, 'shared.a', '1')";
+        deployment.on_shard(0, shared).await;
+    }
+    let shared = Config { name: "shared".to_owned(), subjects: vec!["shared.>".to_owned()], ..Config::default() };
+    context(&url).await.create_stream(shared).await.unwrap();
+    let (_first, _second) = tokio::join!(one.replica(), other.replica_with(&settings));
+    tokio::join!(published(&one, 41), published(&other, 41));
+    assert_times(&messages(&url, STREAM).await, 40, 1);
+    let others = messages(&url, "other_executions").await;
+    assert_times(&others, 40, 1);
+    assert!(others.iter().all(|(_, subject)| subject.starts_with("other.executions.test.")), "{others:?}");
+    assert_eq!(messages(&url, "shared").await.len(), 2);
+}
+
+/// The database is a copy from before the rows were claimed. The workers of before may have run what is lost.
+#[tokio::test]
+async fn rows_of_a_restored_copy_are_published_again() {
+    let (deployment, mut postgres, folder) = on_own_server().await;
+    deployment.fill_outbox(0, &(1..=40).collect::<Vec<_>>(), 1).await;
+    let (data, copy) = (folder.path().join("postgres").join("data"), folder.path().join("copy"));
+    back_up(&postgres, &data, &copy).await;
+    let server = deployment.replica().await;
+    published(&deployment, 40).await;
+    restore_back_up(&mut postgres, &data, &copy).await;
+    published(&deployment, 40).await;
+    assert_times(&messages(&deployment.nats.url(), STREAM).await, 40, 2);
+    assert!(server.stop().await.success());
+}
+
+/// The standby has the claims of rows that the stream has, and lacks their settlement.
+#[tokio::test]
+async fn rows_in_flight_at_a_failover_are_published_again() {
+    let (mut deployment, mut postgres, folder) = on_own_server().await;
+    let standby = standby(&postgres, &folder.path().join("standby")).await;
+    published_without_settlement(&deployment, &(1..=40).collect::<Vec<_>>()).await;
+    until_replayed(&deployment, &standby).await;
+    postgres.kill_9().await;
+    deployment.move_to(&standby);
+    run(&mut deployment.shard(0).await, "SELECT pg_promote()").await;
+    leases_pass(&deployment, 0).await;
+    let _server = deployment.replica().await;
+    published(&deployment, 40).await;
+    assert_times(&messages(&deployment.nats.url(), STREAM).await, 40, 2);
+}
+
+#[tokio::test]
+async fn a_row_that_is_published_again_after_its_bucket_moved_is_a_duplicate() {
+    let deployment = Deployment::start(2).await;
+    let executions = deployment.ids_on(0, 1, 10);
+    published_without_settlement(&deployment, &executions).await;
+    moved(&deployment, &buckets(&executions), 1, &[]).await;
+    assert_eq!(deployment.outbox(1).await.len(), 10);
+    leases_pass(&deployment, 1).await;
+    let _server = deployment.replica().await;
+    published(&deployment, 10).await;
+    assert_times(&messages(&deployment.nats.url(), STREAM).await, 10, 1);
+}
+
+async fn waiting(server: &Server, rows: u32) -> Option<()> {
+    let scaler: Value = server.get("/scaler/outbox").await.unwrap().json().await.unwrap();
+    let gauge = server.metric(r#"noetl_outbox_waiting{shard="0"}"#).await;
+    let age = server.metric(r#"noetl_outbox_oldest_waiting_seconds{shard="0"}"#).await;
+    (scaler["pending"] == rows && (gauge - f64::from(rows)).abs() < 0.5 && age > 0.0).then_some(())
+}
+
+/// A refusal for reasons of the broker is no attempt of the row. The waiting rows are in the numbers.
+#[tokio::test]
+async fn rows_wait_while_the_stream_is_full_or_gone() {
+    let deployment = Deployment::start(1).await;
+    let context = context(&deployment.nats.url()).await;
+    let mut config = Config {
+        name: STREAM.to_owned(),
+        subjects: vec!["noetl.executions.>".to_owned()],
+        max_messages: 5,
+        discard: DiscardPolicy::New,
+        ..Config::default()
+    };
+    context.create_stream(&config).await.unwrap();
+    let server = deployment.replica_with(&[("NOETL_OUTBOX_MAX_ATTEMPTS", "2")]).await;
+    deployment.fill_outbox(0, &(1..=20).collect::<Vec<_>>(), 1).await;
+    published(&deployment, 5).await;
+    // More refusals than attempts.
+    let before = server.metric("noetl_outbox_relay_pauses_total").await;
+    eventually("the relay has paused several times", async || {
+        (server.metric("noetl_outbox_relay_pauses_total").await > before + 3.0).then_some(())
+    })
+    .await;
+    eventually("the waiting rows are counted", async || waiting(&server, 15).await).await;
+    let refused = "attempts <= 1 AND status IN ('PENDING', 'IN_FLIGHT')";
+    assert_eq!(deployment.outbox_rows(refused).await, 15);
+    assert!(deployment.outbox_rows("last_error LIKE '%maximum messages exceeded%'").await > 0);
+
+    config.max_messages = 100;
+    context.update_stream(&config).await.unwrap();
+    published(&deployment, 20).await;
+
+    context.delete_stream(STREAM).await.unwrap();
+    deployment.fill_outbox(0, &(21..=40).collect::<Vec<_>>(), 1).await;
+    published(&deployment, 40).await;
+    assert_eq!(deployment.outbox_rows("attempts > 1").await, 0);
+}
+
+/// A stream with fewer copies, from before the setting or from an earlier version, gets more.
+#[tokio::test]
+async fn the_stream_has_the_replicas_and_the_retention_of_the_settings() {
+    let mut cluster = BrokerCluster::start();
+    let deployment = Deployment::start(1).await;
+    let urls = cluster.urls().join(",");
+    let with = |replicas| [("NOETL_NATS_URL", urls.as_str()), ("NOETL_EVENT_STREAM_REPLICAS", replicas)];
+    let server = deployment.replica_with(&with("1")).await;
+    deployment.fill_outbox(0, &[1], 1).await;
+    published(&deployment, 1).await;
+    let info = cluster.stream(STREAM, 0).await;
+    assert_eq!((info.config.num_replicas, info.config.max_age.as_secs()), (1, 7 * 86_400));
+    assert!(server.stop().await.success());
+
+    let server = deployment.replica_with(&with("3")).await;
+    let leader = cluster.leader(STREAM).await;
+    assert_eq!(cluster.stream(STREAM, 2).await.config.num_replicas, 3);
+    cluster.kill(leader).await;
+    deployment.fill_outbox(0, &(2..=40).collect::<Vec<_>>(), 1).await;
+    published(&deployment, 40).await;
+    assert!(server.stop().await.success());
+}
