@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::config::Config;
 use crate::tasks::housekeeping::{Housekeeping, TASKS};
 use crate::tasks::projector::Projector;
-use crate::tasks::relay::Relay;
+use crate::tasks::relay::{LostNotifications, Relay};
 use crate::tasks::{machine_lease, prober, shard_map};
 use crate::telemetry;
 use graphql_transport::listener::Tls;
@@ -76,6 +76,8 @@ pub(super) fn start_broker_tasks(
         }
         if config.outbox_relay {
             let (outbox, stream) = (housekeeping.outbox.clone(), config.notifications.clone());
+            let lost = LostNotifications::new(shard, outbox.clone(), client.clone(), stream.names.clone());
+            supervisor.start("lost notifications", infallible(lost.run(supervisor.soft())));
             let relay = Relay::new(shard, outbox, wake_ups.clone(), client.clone(), stream);
             supervisor.start("outbox relay", infallible(relay.run(supervisor.soft())));
         }

@@ -3,7 +3,7 @@
 use graphql_transport::Metric;
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 77] = [
+pub const METRICS: [Metric; 78] = [
     Metric::gauge("noetl_broker_up", &[], "Whether the connection to the broker is up: 1 or 0"),
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
     Metric::counter("noetl_catalog_named_total", &[], "Catalog entries of NoETL's server whose names were read"),
@@ -74,6 +74,11 @@ pub const METRICS: [Metric; 77] = [
     Metric::gauge("noetl_outbox_pending", &["shard"], "Claimable outbox rows at the last count, up to 100,000"),
     Metric::counter("noetl_outbox_published_total", &[], "Outbox rows that were marked as published"),
     Metric::counter("noetl_outbox_purged_total", &[], "Published outbox rows that were deleted"),
+    Metric::counter(
+        "noetl_outbox_redelivered_total",
+        &["shard"],
+        "Delivered notifications that the broker lost, and that are delivered again",
+    ),
     Metric::gauge("noetl_outbox_relay_in_flight", &["shard"], "Outbox rows that the relay is delivering"),
     Metric::counter("noetl_outbox_relay_pauses_total", &[], "Pauses of a relay after a failure"),
     Metric::counter("noetl_outbox_renewed_total", &[], "Outbox rows whose leases were extended"),

@@ -137,6 +137,7 @@ mod transaction_ids;
 mod transitions;
 mod undecodable_messages;
 mod unlisted_executions;
+mod unreplicated_commits;
 mod unselected_columns;
 mod unusual_rows_published;
 mod updates;

@@ -12,6 +12,7 @@ use noetl_testkit::broker_cluster::BrokerCluster;
 use noetl_testkit::copies::{back_up, own_server, restore_back_up, standby, until_replayed};
 use noetl_testkit::feed::run;
 use noetl_testkit::mover::{buckets, moved};
+use noetl_testkit::worker::event;
 use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -176,6 +177,51 @@ async fn rows_wait_while_the_stream_is_full_or_gone() {
     deployment.fill_outbox(0, &(21..=40).collect::<Vec<_>>(), 1).await;
     published(&deployment, 40).await;
     assert_eq!(deployment.outbox_rows("attempts > 1").await, 0);
+}
+
+async fn stored(deployment: &Deployment, messages: u64) {
+    eventually("the stream has the messages", async || {
+        let stream = context(&deployment.nats.url()).await.get_stream(STREAM).await.ok()?;
+        (stream.get_info().await.ok()?.state.messages == messages).then_some(())
+    })
+    .await;
+}
+
+/// Notifications that the broker lost are delivered again, unless a worker has touched their execution.
+#[tokio::test]
+async fn notifications_that_the_broker_lost_are_delivered_again() {
+    let mut deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    let mut executions = Vec::new();
+    for _ in 0..10 {
+        executions.push(server.start_execution().await);
+    }
+    published(&deployment, 10).await;
+    stored(&deployment, 10).await;
+    for execution in &executions[..3] {
+        assert_eq!(server.project(&[event(*execution, execution + 1_000_001)]).await["projected"], 1);
+    }
+    eventually("the rows of the executions that have begun are purged", async || {
+        let mut maintain = deployment.command("maintain");
+        assert!(maintain.env("NOETL_OUTBOX_RETENTION_SECS", "1").status().await.unwrap().success());
+        (deployment.outbox_rows("true").await == 7).then_some(())
+    })
+    .await;
+    deployment.kill_broker_and_delete_store().await;
+    deployment.nats.restart().await.unwrap();
+    stored(&deployment, 7).await;
+    let again: BTreeSet<String> =
+        messages(&deployment.nats.url(), STREAM).await.into_iter().map(|(_, subject)| subject).collect();
+    let expected = executions[3..].iter().map(|id| format!("noetl.executions.shared.{id}")).collect();
+    assert_eq!(again, expected);
+
+    // An operator deletes the messages of the stream.
+    let stream = context(&deployment.nats.url()).await.get_stream(STREAM).await.unwrap();
+    stream.purge().await.unwrap();
+    stored(&deployment, 7).await;
+    let redelivered =
+        async |shard: usize| server.metric(&format!(r#"noetl_outbox_redelivered_total{{shard="{shard}"}}"#)).await;
+    assert!((redelivered(0).await + redelivered(1).await - 14.0).abs() < 0.5);
 }
 
 /// A stream with fewer copies, from before the setting or from an earlier version, gets more.

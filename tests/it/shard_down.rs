@@ -2,12 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use noetl_domain::tenant::Scope;
 use noetl_local::Postgres;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::pools::Database;
+use noetl_storage::snapshots;
 use noetl_testkit::feed::{Reader, insert, run};
 use noetl_testkit::outbox::{NO_RELAY, references};
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::worker::event;
-use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres};
+use noetl_testkit::{Deployment, NOT_DURABLE, Server, WAIT_TIMEOUT, eventually, own_postgres};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
@@ -420,4 +424,35 @@ async fn a_large_event_of_a_shard_that_is_down_is_delivered_without_its_large_fi
         [0, 1, 2].map(|n| length(&reader, n)),
         [(Some(1), Some(false)), (None, Some(true)), (Some(1), Some(false))]
     );
+}
+
+/// Statements on few and on many logs are planned in different ways, so they use different connections if they can.
+#[tokio::test]
+async fn an_idle_connection_is_used_if_the_server_accepts_no_further_one() {
+    let deployment = Deployment::start(1).await;
+    let role = format!("limited_{}", std::process::id());
+    let create = format!(
+        "CREATE ROLE {role} LOGIN CONNECTION LIMIT 1; GRANT USAGE ON SCHEMA noetl TO {role};
+         GRANT ALL ON ALL TABLES IN SCHEMA noetl TO {role}"
+    );
+    deployment.on_shard(0, &create).await;
+    let options: PgConnectOptions = deployment.shard_dsns[0].parse().unwrap();
+    let database = Database::new(DatabaseName::Shard(0), options.username(&role), 3);
+    for logs in [1, 500, 1] {
+        let ids: Vec<i64> = (1..=logs).collect();
+        let read = snapshots::read(&database, &Scope::Unrestricted, &ids, WAIT_TIMEOUT).await;
+        assert_eq!(read.map(|found| found.len()).ok(), Some(ids.len()), "{logs} logs");
+    }
+    assert_eq!(database.pool_size(), (1, 1));
+}
+
+#[tokio::test]
+async fn a_database_that_rejects_the_login_is_down() {
+    let deployment = Deployment::start(1).await;
+    let options: PgConnectOptions = deployment.shard_dsns[0].parse().unwrap();
+    let database = Database::new(DatabaseName::Shard(0), options.username("nobody_with_this_name"), 3);
+    database.probe().await;
+    assert!(database.health().down.is_some());
+    let refused = snapshots::read(&database, &Scope::Unrestricted, &[1], WAIT_TIMEOUT).await.unwrap_err();
+    assert!(refused.is_temporary(), "{refused}");
 }

@@ -11,6 +11,8 @@ use super::shard::ShardIndex;
 
 /// Maximum number of characters of a stored error.
 pub const MAX_ERROR_CHARS: usize = 2000;
+/// Name of the built-in relay in the rows that it claims.
+pub const RELAY: &str = "outbox-relay";
 /// Number of claims after which a row that was not delivered is dead, if none is set. With the backoff, the last one is
 /// about 50 minutes after the first.
 pub const DEFAULT_MAX_ATTEMPTS: i32 = 20;

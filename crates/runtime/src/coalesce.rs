@@ -10,7 +10,9 @@
 //!   calls does not delay the others.
 //! - Each call gets its own results. If a flight fails soon and one call may have caused the error, each call is carried
 //!   out alone.
-//! - A call whose caller has gone before its flight begins is left out. A flight that has begun runs to its end.
+//! - A call whose caller has gone before its flight begins, or before it is carried out alone, is left out. A flight that
+//!   has begun runs to its end.
+//! - A flight with another number of results than items fails.
 //! - A flight that takes longer than [`LATE`] does not delay the calls behind it: up to [`MAX_FLIGHTS`] flights run at a
 //!   time.
 
@@ -65,7 +67,7 @@ pub trait Flight: Send + Sync + 'static {
     fn may_be_caused_by_one_call(error: &Self::Error) -> bool;
 }
 
-/// Error of a call whose flight panicked.
+/// Error of a call whose flight panicked, or had another number of results than items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a statement that several calls shared ended without a result")]
 pub struct Unfinished;
@@ -212,7 +214,7 @@ impl<F: Flight> Shared<F> {
         let Some(kind) = calls.first().map(|call| call.kind.clone()) else { return };
         let items = calls.iter().flat_map(|call| call.items.iter().cloned()).collect();
         let begun = Instant::now();
-        match self.flight.carry_out(&kind, items, calls.len() > 1).instrument(span.clone()).await {
+        match self.results(&kind, items, calls.len() > 1).instrument(span.clone()).await {
             Ok(outputs) => {
                 let mut outputs = outputs.into_iter();
                 for call in calls {
@@ -222,13 +224,22 @@ impl<F: Flight> Shared<F> {
             }
             Err(error) if calls.len() > 1 && begun.elapsed() < ALONE_WITHIN && F::may_be_caused_by_one_call(&error) => {
                 let alone = async |call: Call<F>| {
-                    let result = self.flight.carry_out(&kind, call.items.clone(), true).await;
-                    call.reply(result);
+                    if !call.is_abandoned() {
+                        let result = self.results(&kind, call.items.clone(), true).await;
+                        call.reply(result);
+                    }
                 };
                 stream::iter(calls).for_each_concurrent(MAX_FLIGHTS, alone).instrument(span).await;
             }
             Err(error) => calls.into_iter().for_each(|call| call.reply(Err(error.clone()))),
         }
+    }
+
+    /// Carries out a flight, which must have a result for each item.
+    async fn results(&self, kind: &F::Kind, items: Vec<F::Item>, shared: bool) -> Result<Vec<F::Output>, F::Error> {
+        let wanted = items.len();
+        let outputs = self.flight.carry_out(kind, items, shared).await?;
+        if outputs.len() == wanted { Ok(outputs) } else { Err(Unfinished.into()) }
     }
 }
 
@@ -320,6 +331,8 @@ mod tests {
     const BAD: u32 = 13;
     /// Item whose flight panics.
     const PANICS: u32 = 14;
+    /// Item that has no result.
+    const LOST: u32 = 15;
 
     #[derive(Debug, Clone, PartialEq, Eq)]
     enum Failure {
@@ -344,7 +357,8 @@ mod tests {
             self.begun.send(items.clone()).unwrap();
             self.gate.acquire().await.unwrap().forget();
             assert!(!items.contains(&PANICS));
-            if items.contains(&BAD) { Err(Failure::Bad) } else { Ok(items.iter().map(|item| item * 10).collect()) }
+            let kept = items.iter().filter(|item| **item != LOST);
+            if items.contains(&BAD) { Err(Failure::Bad) } else { Ok(kept.map(|item| item * 10).collect()) }
         }
 
         fn may_be_caused_by_one_call(_: &Failure) -> bool {
@@ -454,6 +468,35 @@ mod tests {
         bench.gate.add_permits(2);
         assert_eq!(panics.await.unwrap(), Err(Failure::Unfinished));
         assert_eq!(later.await.unwrap(), Ok(vec![10]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flight_that_lacks_a_result_fails_and_no_call_gets_a_result_of_another() {
+        let mut bench = Bench::new();
+        let first = bench.call("a", false, &[0]);
+        bench.next_flight().await;
+        let (lacks, whole) = (bench.call("a", false, &[LOST, 1]), bench.call("b", false, &[2]));
+        bench.gate.add_permits(4);
+        assert_eq!(first.await.unwrap(), Ok(vec![0]));
+        assert_eq!((lacks.await.unwrap(), whole.await.unwrap()), (Err(Failure::Unfinished), Ok(vec![20])));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_whose_caller_has_gone_is_not_carried_out_alone() {
+        let mut bench = Bench::new();
+        let _first = bench.call("a", false, &[0]);
+        bench.next_flight().await;
+        let (bad, gone, kept) =
+            (bench.call("a", false, &[BAD]), bench.call("b", false, &[1]), bench.call("c", false, &[2]));
+        bench.gate.add_permits(1);
+        assert_eq!(bench.next_flight().await.len(), 3);
+        drop(gone);
+        bench.gate.add_permits(3);
+        assert_eq!((bad.await.unwrap(), kept.await.unwrap()), (Err(Failure::Bad), Ok(vec![20])));
+        let mut alone = [bench.next_flight().await, bench.next_flight().await];
+        alone.sort_unstable();
+        assert_eq!(alone, [[2], [BAD]]);
+        assert!(bench.flights.try_recv().is_err(), "the call without a caller was carried out");
     }
 
     #[tokio::test(start_paused = true)]

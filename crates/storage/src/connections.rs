@@ -8,7 +8,7 @@
 //! is closed.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,8 @@ struct Shared {
     /// Time of the last failure that may affect other connections. Connections that were checked before it are checked
     /// again before they are used.
     suspected: Mutex<Option<Instant>>,
+    /// Whether the last ping was not answered in time.
+    unanswered: AtomicBool,
     open: Arc<AtomicU32>,
     cleaning: TaskTracker,
     canceller: Canceller,
@@ -101,6 +103,13 @@ struct Open {
     _counted: Counted,
 }
 
+/// What a user of the pool may use.
+enum Available {
+    Idle(Open),
+    /// Share of a connection that may be opened.
+    Reserved(Counted),
+}
+
 /// Share of one open connection in the count; released on drop.
 #[derive(Debug)]
 struct Counted(Arc<AtomicU32>);
@@ -129,6 +138,7 @@ impl Pool {
             places: Arc::new(Semaphore::new(size as usize)),
             idle: Mutex::default(),
             suspected: Mutex::default(),
+            unanswered: AtomicBool::new(false),
             open: Arc::default(),
             cleaning: TaskTracker::new(),
         }))
@@ -175,11 +185,28 @@ impl Pool {
         planning: Planning,
         refusal: &mut Option<sqlx::Error>,
     ) -> sqlx::Result<Connection> {
+        let mut pause = REFUSED_PAUSE;
         loop {
-            let mut open = match self.0.take_idle(planning) {
-                Some(idle) => idle,
-                // Boxed, because it is large and rarely needed.
-                None => Box::pin(self.0.connect(refusal)).await?,
+            let mut open = match self.0.idle_or_reserved(planning) {
+                Available::Idle(idle) => idle,
+                Available::Reserved(counted) => {
+                    // Boxed, because it is large and rarely needed.
+                    match Box::pin(self.0.connect(counted)).await {
+                        Ok(open) => open,
+                        Err(error) if is_transient(&error) => {
+                            *refusal = Some(error);
+                            // The server may be starting, or has no room for a further connection.
+                            if let Some(idle) = self.0.idle().pop() {
+                                idle
+                            } else {
+                                sleep(pause).await;
+                                pause = (pause * 2).min(MAX_REFUSED_PAUSE);
+                                continue;
+                            }
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
             };
             if self.0.is_fresh(&open) || self.0.is_alive(&mut open).await {
                 open.plan(planning).await?;
@@ -246,46 +273,29 @@ impl Shared {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects. A server that refuses connections may be starting, so the attempt is repeated; `refusal` keeps the
-    /// last error for the caller, whose deadline may pass first.
-    async fn connect(&self, refusal: &mut Option<sqlx::Error>) -> sqlx::Result<Open> {
-        let mut pause = REFUSED_PAUSE;
-        loop {
-            let counted = Counted::new(&self.open);
-            match session_settings::open(&self.options).await {
-                Ok(mut raw) => {
-                    let backend = Backend::of(&mut raw).await?;
-                    let now = Instant::now();
-                    let planning = Planning::ForValues;
-                    return Ok(Open {
-                        raw,
-                        planning,
-                        backend,
-                        opened: now,
-                        used: now,
-                        checked: now,
-                        _counted: counted,
-                    });
-                }
-                Err(error) if is_transient(&error) => *refusal = Some(error),
-                Err(error) => return Err(error),
-            }
-            drop(counted);
-            sleep(pause).await;
-            pause = (pause * 2).min(MAX_REFUSED_PAUSE);
-        }
+    async fn connect(&self, counted: Counted) -> sqlx::Result<Open> {
+        let mut raw = session_settings::open(&self.options).await?;
+        let backend = Backend::of(&mut raw).await?;
+        let now = Instant::now();
+        let planning = Planning::ForValues;
+        Ok(Open { raw, planning, backend, opened: now, used: now, checked: now, _counted: counted })
     }
 
-    /// Takes an idle connection, the most recently used with this planning. One with the other planning is taken only if
-    /// no further connection may be opened, since a change of the planning is a statement.
-    fn take_idle(&self, planning: Planning) -> Option<Open> {
+    /// Takes an idle connection, the most recently used with this planning, or reserves a further one. An idle one with
+    /// the other planning is taken only if no further connection may be opened, since a change of the planning is a
+    /// statement. To be called with a place: then there is an idle connection, or room for a further one.
+    fn idle_or_reserved(&self, planning: Planning) -> Available {
         let mut idle = self.idle();
-        let position = idle.iter().rposition(|open| open.planning == planning);
-        match position {
-            Some(position) => Some(idle.remove(position)),
-            None if self.open.load(Ordering::Relaxed) < self.size => None,
-            None => idle.pop(),
+        if let Some(position) = idle.iter().rposition(|open| open.planning == planning) {
+            return Available::Idle(idle.remove(position));
         }
+        if self.open.load(Ordering::Relaxed) >= self.size
+            && let Some(other) = idle.pop()
+        {
+            return Available::Idle(other);
+        }
+        // Under the lock of the idle connections, so no other caller reserves the same one.
+        Available::Reserved(Counted::new(&self.open))
     }
 
     fn suspect(&self) {
@@ -298,23 +308,20 @@ impl Shared {
         open.checked.elapsed() < FRESH && suspected.is_none_or(|suspected| suspected < open.checked)
     }
 
-    /// Checks a connection. If it doesn't respond, the network or the server was lost, and the other idle connections are
-    /// closed too.
+    /// Checks a connection. If it doesn't respond, the other idle connections are checked before they are used. If the
+    /// next one doesn't respond either, the network or the server was lost, and they are closed.
     async fn is_alive(&self, open: &mut Open) -> bool {
-        match timeout(PING_DEADLINE, open.raw.ping()).await {
+        let answer = timeout(PING_DEADLINE, open.raw.ping()).await;
+        let before = self.unanswered.swap(answer.is_err(), Ordering::Relaxed);
+        match answer {
             Ok(Ok(())) => {
                 open.checked = Instant::now();
-                true
+                return true;
             }
-            Ok(Err(_)) => {
-                self.suspect();
-                false
-            }
-            Err(_) => {
-                self.idle().clear();
-                false
-            }
+            Err(_) if before => self.idle().clear(),
+            Ok(Err(_)) | Err(_) => self.suspect(),
         }
+        false
     }
 
     /// Takes the idle connection that was used least recently, if it was not checked since `begun` and not lately.

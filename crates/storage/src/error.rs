@@ -234,9 +234,10 @@ fn is_unavailability(error: &sqlx::Error) -> bool {
 }
 
 /// Returns whether the SQLSTATE means that the database accepts no connections: its server is starting or stopping, its
-/// connections are not allowed (`ALLOW_CONNECTIONS false`), or it does not exist, for example while it is restored.
+/// connections are not allowed (`ALLOW_CONNECTIONS false`), it does not exist, for example while it is restored, or it
+/// rejects the login.
 pub(super) fn is_refused_connection(code: &str) -> bool {
-    code.starts_with("57P") || ["55000", "3D000"].contains(&code)
+    code.starts_with("57P") || ["55000", "3D000", "28000", "28P01"].contains(&code)
 }
 
 /// Returns whether the SQLSTATE means that the database is unavailable (PostgreSQL manual, appendix A): connection

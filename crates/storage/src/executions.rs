@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
+use super::durability;
 use super::error::StorageError;
 use super::id_span::IdSpan;
 use super::log::LockedLog;
@@ -157,7 +158,11 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<Vec<Cre
         &tenants,
         &organizations,
     );
-    shard.run(statement.fetch_all(shard.planned_for(creations.len()))).await
+    let created = shard.run(statement.fetch_all(shard.planned_for(creations.len()))).await?;
+    if created.len() < creations.len() {
+        durability::confirm(shard).await?;
+    }
+    Ok(created)
 }
 
 /// Returns the executions in the scope with these ids, in no order.

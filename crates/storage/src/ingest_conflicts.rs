@@ -7,6 +7,7 @@
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Row};
 
+use super::durability;
 use super::error::StorageError;
 use super::ingest::{NewEvent, OtherColumns};
 use super::pools::Database;
@@ -23,7 +24,7 @@ pub struct Conflict {
 }
 
 /// Returns the events that differ from the stored events with their ids. The events must be in the scope, and the
-/// transactions that wrote their ids must have ended.
+/// transactions that wrote their ids must have ended. The others are durable then.
 #[tracing::instrument(
     level = "debug", name = "sql.ingest.conflicts", skip_all,
     fields(database = %shard.name(), count = events.len())
@@ -38,6 +39,7 @@ pub async fn find(
     if let Some(columns) = columns.filter(|_| events.iter().any(|event| event.others.is_some())) {
         conflicts.extend(of_other_columns(shard, events, columns).await?);
     }
+    durability::confirm(shard).await?;
     Ok(conflicts)
 }
 

@@ -16,6 +16,7 @@ pub mod check;
 mod connections;
 pub mod content;
 pub mod dedup;
+mod durability;
 pub mod error;
 pub mod event_arrivals;
 pub mod event_lists;

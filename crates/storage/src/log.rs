@@ -7,6 +7,7 @@
 use serde_json::Value;
 
 use super::connections::Transaction;
+use super::durability;
 use super::error::StorageError;
 use super::pools::Database;
 use noetl_domain::event::Event;
@@ -91,6 +92,16 @@ impl<'a> LockedLog<'a> {
         );
         self.shard.run(insert.execute(&mut *self.tx)).await?;
         Ok(())
+    }
+
+    /// Releases the log, and waits until what was found in it is as durable as an append.
+    #[tracing::instrument(
+        level = "debug", name = "sql.log.confirm", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution)
+    )]
+    pub async fn confirm(mut self) -> Result<(), StorageError> {
+        self.shard.run(durability::write_record(&mut *self.tx)).await?;
+        self.commit().await
     }
 
     /// Commits the appended events and releases the log.

@@ -257,6 +257,10 @@ impl Database {
                 responds = &mut responds => break responds,
             }
         };
+        if responds && ended {
+            let reason = "all connections of the pool were in use".to_owned();
+            return Err(StorageError::TimedOut { database: self.name, reason });
+        }
         if responds {
             return Err(self.timed_out(deadline));
         }

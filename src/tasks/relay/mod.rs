@@ -9,6 +9,7 @@
 //! for reasons of its own, the row waits for [`BROKER_REFUSED`], and no attempt is counted. While the broker can't be
 //! reached, nothing is claimed. Every replica runs a relay, and no two relays hold the same claim.
 
+mod lost;
 mod publisher;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
+use noetl_domain::outbox::RELAY;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_feed::wire::notifications::NotificationStream;
@@ -29,6 +31,8 @@ use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::outbox::{Claim, ClaimRef, ClaimRows, ClaimedRow, FailedDelivery, SettleClaims};
 use publisher::{NotReady, Publisher};
 
+pub use lost::LostNotifications;
+
 /// Maximum rows of one claim.
 const BATCH: i64 = 500;
 /// Time in which rows of a batch are published. The remaining rows are released, so that all are settled within the
@@ -36,8 +40,6 @@ const BATCH: i64 = 500;
 const TURN: Duration = Duration::from_secs(10);
 /// Maximum number of executions whose rows are in flight to the broker.
 const WINDOW: usize = 256;
-/// Name of the relay in the rows that it claims.
-const CLAIMANT: &str = "outbox-relay";
 /// Shortest idle poll interval; it doubles up to [`IDLE_POLL`].
 const BUSY_POLL: Duration = Duration::from_millis(20);
 /// Longest idle poll interval.
@@ -120,7 +122,7 @@ impl Relay {
             shard: Some(self.shard.into()),
             max_attempts: None,
             subjects: None,
-            claimant: Some(CLAIMANT.to_owned()),
+            claimant: Some(RELAY.to_owned()),
         };
         let claims = self.outbox.claim(claim, &Scope::Unrestricted).await.map_err(PauseReason::Claim)?;
         if !claims.unavailable.is_empty() {

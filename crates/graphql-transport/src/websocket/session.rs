@@ -251,21 +251,16 @@ impl<E: Executor> Session<E> {
         }
     }
 
-    /// Sends a message together with other messages that are ready, up to [`BURST`].
+    /// Sends a message together with other messages that are ready, up to [`BURST`]. Each has the time limit of its own.
     async fn send(&mut self, message: Message) -> Result<(), Close> {
-        let _buffered = self.buffer(&message)?;
-        let (socket, operations) = (&mut self.socket, &mut self.operations);
-        let sending = async move {
-            socket.feed(message).await?;
-            for _ in 1..BURST {
-                let Some(message) = operations.ready() else {
-                    break;
-                };
-                socket.feed(message).await?;
-            }
-            socket.flush().await
-        };
-        sent(timeout(self.limits.send_timeout, sending).await)
+        let (mut buffered, mut next, mut rest) = (Vec::new(), Some(message), BURST);
+        while let Some(message) = next {
+            buffered.extend(self.buffer(&message)?);
+            sent(timeout(self.limits.send_timeout, self.socket.feed(message)).await)?;
+            rest -= 1;
+            next = if rest > 0 { self.operations.ready() } else { None };
+        }
+        self.flush().await
     }
 
     async fn flush(&mut self) -> Result<(), Close> {

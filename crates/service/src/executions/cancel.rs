@@ -37,6 +37,7 @@ impl Executions {
         let mut log = LockedLog::lock(shard, id).await?;
         let status = log.execution_status().await?.ok_or_else(|| unknown(id))?;
         if !is_open(id, status)? {
+            log.confirm().await?;
             return Ok(false);
         }
         let last = log.last_event_id().await?.unwrap_or(id);

@@ -9,6 +9,7 @@ mod claim;
 mod dead;
 mod failures;
 mod forward;
+mod lost;
 mod purge;
 mod rate_limit;
 mod read;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::Outbox;
+use noetl_domain::outbox::RELAY;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::outbox::{self, Forward};
 use noetl_use_cases::error::ServiceError;
@@ -40,7 +41,7 @@ impl Outbox {
         };
         let (mut rows, mut from) = (0, DateTime::<Utc>::UNIX_EPOCH);
         loop {
-            let batch = outbox::purge(database, retention.as_secs_f64(), from, BATCH).await?;
+            let batch = outbox::purge(database, retention.as_secs_f64(), from, BATCH, RELAY).await?;
             rows += batch.rows.unsigned_abs();
             metrics::counter!("noetl_outbox_purged_total").increment(batch.rows.unsigned_abs());
             match batch.up_to {

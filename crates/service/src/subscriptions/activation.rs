@@ -154,6 +154,7 @@ impl Activator {
     async fn activated(&self, id: Id, after: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
         let (next, current) = (log.change_after(after).await?, log.subscription(&Scope::Unrestricted).await?);
+        log.confirm().await?;
         Ok(next.filter(|change| change.made_live).zip(current).map(|(change, current)| SubscriptionRow {
             state: State::Active,
             state_text: State::Active.as_str().to_owned(),
@@ -202,6 +203,7 @@ impl Activator {
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
         if let Some(next) = log.change_after(after).await? {
             let current = log.subscription(&Scope::Unrestricted).await?;
+            log.confirm().await?;
             return Ok(current.filter(|current| next.made_live && current.state.is_live()));
         }
         let event = match log.subscription(&Scope::Unrestricted).await? {

@@ -22,27 +22,33 @@ pub struct Purged {
     pub up_to: Option<DateTime<Utc>>,
 }
 
-/// Deletes up to `limit` rows that were published at or after `from` and more than `age_seconds` ago.
+/// Deletes up to `limit` rows that were published at or after `from` and more than `age_seconds` ago. Rows that `kept`
+/// delivered stay while their execution is PENDING in the list: they may have to be delivered again.
 #[tracing::instrument(level = "debug", name = "sql.outbox.purge", skip_all, fields(database = %shard.name()))]
 pub async fn purge(
     shard: &Database,
     age_seconds: f64,
     from: DateTime<Utc>,
     limit: i64,
+    kept: &str,
 ) -> Result<Purged, StorageError> {
     let deleted = sqlx::query_as!(
         Purged,
         r#"WITH deleted AS (
                DELETE FROM noetl.outbox
                WHERE outbox_id = ANY (ARRAY(
-                   SELECT outbox_id FROM noetl.outbox
+                   SELECT outbox_id FROM noetl.outbox AS row
                    WHERE status = 'PUBLISHED' AND published_at >= $2 AND published_at < now() - make_interval(secs => $1)
+                     AND NOT (claimant IS NOT DISTINCT FROM $4
+                              AND EXISTS (SELECT FROM noetl.execution AS listed
+                                          WHERE listed.execution_id = row.execution_id AND upper(listed.status) = 'PENDING'))
                    ORDER BY published_at LIMIT $3 FOR UPDATE SKIP LOCKED))
                RETURNING published_at)
            SELECT count(*) AS "rows!", max(published_at) AS up_to FROM deleted"#,
         age_seconds,
         from,
         limit,
+        kept,
     );
     shard.run(deleted.fetch_one(shard.pool())).await
 }

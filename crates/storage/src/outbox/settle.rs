@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::durability;
 use crate::error::StorageError;
 use crate::lock_wait::LockWait;
 use crate::pools::Database;
@@ -95,7 +96,11 @@ pub async fn published_under(shard: &Database, scope: &Scope, refs: &[Ref]) -> R
         &tokens,
         scope.tenant(),
     );
-    shard.run(settled.fetch_all(shard.pool())).await
+    let settled = shard.run(settled.fetch_all(shard.pool())).await?;
+    if !settled.is_empty() {
+        durability::confirm(shard).await?;
+    }
+    Ok(settled)
 }
 
 /// A row that was marked as failed.
