@@ -5,8 +5,8 @@
 //! an interface or union depends on the object type: then one fragment per object type. The budget of comparisons
 //! bounds its size.
 //!
-//! The executor does not resolve a field of an object without a selection. If no field of an object remains, the result
-//! selects `__typename` under a key that is not written.
+//! The result selects `__typename` under a key that is not written where the type of an object determines its fields, for
+//! their order, and where no field of an object remains: the executor does not resolve an object without a selection.
 
 use std::collections::HashSet;
 
@@ -64,8 +64,11 @@ impl<'a> Merge<'a> {
         let (mut items, mut shapes) = (Vec::new(), Vec::new());
         for object in types.possible(parent).unwrap_or_default() {
             let Some(groups) = self.collect(object, sets)? else { continue };
-            let (set, shape) = self.fields(groups, position)?;
-            shapes.push(shape);
+            let (mut set, shape) = self.fields(groups, position)?;
+            if shape.len() > 0 {
+                set.items.push(unwritten(position));
+            }
+            shapes.push((Key::new(object), shape));
             let condition = executor::TypeCondition { on: Positioned::new(Key::new(object), position) };
             let inline = executor::InlineFragment {
                 type_condition: Some(Positioned::new(condition, position)),
@@ -245,7 +248,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Returns a selection that makes the executor resolve an object, and that the response does not contain.
+/// Returns the selection of an object's type that the response does not contain.
 fn unwritten(position: Pos) -> Positioned<executor::Selection> {
     let positioned = |name| Positioned::new(Key::new(name), position);
     let field = executor::Field {
@@ -310,10 +313,13 @@ mod tests {
     fn fields_of_an_interface_are_merged_for_each_object_type() {
         for (query, expected) in [
             ("{ pet { name ... on Pet { name } } }", "{ pet { name } }"),
-            ("{ pet { name ... on Cat { lives name } } }", "{ pet { ... on Cat { name lives } ... on Dog { name } } }"),
+            (
+                "{ pet { name ... on Cat { lives name } } }",
+                "{ pet { ... on Cat { name lives - } ... on Dog { name - } } }",
+            ),
             (
                 "{ pet { ... on Dog { owner { name } } ...f } } fragment f on Dog { owner { ... on Pet { a: name } } }",
-                "{ pet { ... on Cat { - } ... on Dog { owner { name a } } } }",
+                "{ pet { ... on Cat { - } ... on Dog { owner { name a } - } } }",
             ),
         ] {
             assert_eq!(merged(query, json!({})).as_deref(), Ok(expected), "{query}");
@@ -326,7 +332,7 @@ mod tests {
             ("{ pet { name @skip(if: true) } }", "{ pet { - } }"),
             (
                 "{ pet { name @skip(if: true) ... on Dog { owner { name @include(if: false) } } } }",
-                "{ pet { ... on Cat { - } ... on Dog { owner { - } } } }",
+                "{ pet { ... on Cat { - } ... on Dog { owner { - } - } } }",
             ),
             ("{ pet @skip(if: true) { name } }", "{ - }"),
         ] {

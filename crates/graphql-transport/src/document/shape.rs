@@ -11,16 +11,21 @@
 use std::collections::HashMap;
 
 use async_graphql::{Name, PathSegment, Pos, Response, ServerError, Value};
+use async_graphql_value::indexmap::IndexMap;
+use plain_json::UNWRITTEN;
 
 use crate::reply::{code, set_code};
 
 /// Merged selection of one object, in the order of the document.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Shape {
     members: Vec<Member>,
+    /// Shapes of the object types of an interface or a union, if they differ. The type of an object determines the order of
+    /// its fields.
+    of_types: Vec<(Name, Self)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Member {
     pub(super) key: Name,
     /// Positions at which the document selects the field.
@@ -35,12 +40,19 @@ pub(super) struct Member {
 impl Shape {
     /// Returns the shape of objects of one type.
     pub(super) fn new(members: Vec<Member>) -> Self {
-        Self { members }
+        Self { members, of_types: Vec::new() }
     }
 
-    /// Returns the shape of objects that have one of several types.
-    pub(super) fn any_of(shapes: impl IntoIterator<Item = Self>) -> Self {
-        shapes.into_iter().reduce(Self::or).unwrap_or_default()
+    /// Returns the shape of objects that have one of several types. Their responses name the type ([`UNWRITTEN`]).
+    pub(super) fn any_of(of_types: Vec<(Name, Self)>) -> Self {
+        let members = of_types.iter().map(|(_, shape)| shape.clone()).reduce(Self::or).unwrap_or_default().members;
+        Self { members, of_types }
+    }
+
+    /// Returns the shape of an object of this shape.
+    fn of(&self, fields: &IndexMap<Name, Value>) -> &Self {
+        let Some(Value::String(object)) = fields.get(UNWRITTEN) else { return self };
+        self.of_types.iter().find(|(name, _)| name.as_str() == object).map_or(self, |(_, shape)| shape)
     }
 
     fn or(mut self, other: Self) -> Self {
@@ -144,12 +156,13 @@ impl Shape {
         match value {
             Value::List(items) => items.iter_mut().for_each(|item| self.order(item)),
             Value::Object(fields) if !self.members.is_empty() => {
-                if !self.is_ordered(fields.keys()) {
-                    let position = |key: &Name| self.members.iter().position(|member| member.key == *key);
+                let shape = self.of(fields);
+                if !shape.is_ordered(fields.keys().filter(|key| key.as_str() != UNWRITTEN)) {
+                    let position = |key: &Name| shape.members.iter().position(|member| member.key == *key);
                     fields.sort_by_cached_key(|key, _| position(key).unwrap_or(usize::MAX));
                 }
-                let mut members = self.members.iter();
-                for (key, value) in fields.iter_mut() {
+                let mut members = shape.members.iter();
+                for (key, value) in fields.iter_mut().filter(|(key, _)| key.as_str() != UNWRITTEN) {
                     if let Some(member) = members.find(|member| member.key == *key) {
                         member.shape.order(value);
                     }
@@ -296,5 +309,35 @@ mod tests {
         let mut response = Response::new(value);
         shape(query, json!({})).apply(&mut response);
         assert_eq!(response.data.to_string().replace(", ", ","), format!("{{list: [{expected},{expected}]}}"));
+    }
+
+    #[test]
+    fn keys_have_the_order_of_their_object_type() {
+        let query = "{ any { ... on Thing { a: note } n: __typename ... on Other { a: name } } }";
+        for (object, expected) in [("Thing", ["a", "n"]), ("Other", ["n", "a"])] {
+            for given in [["a", "n"], ["n", "a"]] {
+                let fields = given.map(|key| (Name::new(key), Value::Null)).into_iter();
+                let fields = fields.chain([(Name::new(UNWRITTEN), Value::from(object))]).collect();
+                let any = [(Name::new("any"), Value::Object(fields))].into_iter().collect();
+                let mut response = Response::new(Value::Object(any));
+                shape(query, json!({})).apply(&mut response);
+                let Value::Object(data) = response.data else { panic!("no object") };
+                let Value::Object(fields) = &data["any"] else { panic!("no object") };
+                let keys: Vec<&str> = fields.keys().map(Name::as_str).filter(|key| *key != UNWRITTEN).collect();
+                assert_eq!(keys, expected, "{object}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_inside_an_object_whose_type_comes_first_are_ordered() {
+        let object = |keys: &[(&str, Value)]| {
+            Value::Object(keys.iter().map(|(key, value)| (Name::new(key), value.clone())).collect())
+        };
+        let inner = object(&[("x", Value::Null), ("y", Value::Null)]);
+        let any = object(&[(UNWRITTEN, "Thing".into()), ("a", inner)]);
+        let mut response = Response::new(object(&[("any", any)]));
+        shape("{ any { ... on Thing { a: self { y: name x: name } } } }", json!({})).apply(&mut response);
+        assert!(response.data.to_string().contains("a: {y: null,x: null}"), "{}", response.data);
     }
 }
