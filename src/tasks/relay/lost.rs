@@ -127,17 +127,19 @@ impl LostNotifications {
 
     /// Delivers the notifications again that were delivered up to a time and that the stream lacks.
     async fn search(&self, stream: &Stream, until: DateTime<Utc>) -> Result<(), SearchFailed> {
-        let mut after = Some(i64::MIN);
-        while let Some(from) = after {
-            let page = self.outbox.untouched(self.shard, from, RELAY, until).await?;
+        let mut after = None;
+        loop {
+            let page = self.outbox.untouched(self.shard, after, RELAY, until).await?;
             let looks = stream::iter(page.rows).map(|row| self.lost(stream, row)).buffer_unordered(AT_ONCE);
             let lost: Vec<Untouched> = looks.try_filter_map(async |lost| Ok(lost)).try_collect().await?;
             if !lost.is_empty() {
                 self.outbox.deliver_again(self.shard, &lost).await?;
             }
+            if page.last.is_none() {
+                return Ok(());
+            }
             after = page.last;
         }
-        Ok(())
     }
 
     /// Returns the row if the stream lacks its message. The subject of a notification is that of one execution.

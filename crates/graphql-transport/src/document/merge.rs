@@ -9,6 +9,7 @@
 //! their order, and where no field of an object remains: the executor does not resolve an object without a selection.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use apollo_compiler::ast::{Argument, Directive};
 use apollo_compiler::collections::IndexMap;
@@ -188,7 +189,8 @@ impl<'a> Merge<'a> {
             };
             items.push(Positioned::new(executor::Selection::Field(Positioned::new(field, position)), position));
             let nullable = types::levels(&first.definition.ty);
-            members.push(Member { key: Key::new(key), positions, selected_on_all_types: true, nullable, shape });
+            let (key, shape) = (Key::new(key), Arc::new(shape));
+            members.push(Member { key, positions, selected_on_all_types: true, nullable, shape });
         }
         if items.is_empty() {
             items.push(unwritten(parent));

@@ -9,6 +9,7 @@
 //! the same response key have the same nullability.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use async_graphql::{Name, PathSegment, Pos, Response, ServerError, Value};
 use async_graphql_value::indexmap::IndexMap;
@@ -17,7 +18,7 @@ use plain_json::UNWRITTEN;
 use crate::reply::{code, set_code};
 
 /// Merged selection of one object, in the order of the document.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Shape {
     members: Vec<Member>,
     /// Shapes of the object types of an interface or a union, if they differ. The type of an object determines the order of
@@ -34,7 +35,8 @@ pub(super) struct Member {
     pub(super) selected_on_all_types: bool,
     /// Nullability of the field, then of each level of its lists. A level beyond the end is nullable.
     pub(super) nullable: Vec<bool>,
-    pub(super) shape: Shape,
+    /// Shared by the types of an object, so the memory is proportional to the size of the merged operation.
+    pub(super) shape: Arc<Shape>,
 }
 
 impl Shape {
@@ -45,7 +47,9 @@ impl Shape {
 
     /// Returns the shape of objects that have one of several types. Their responses name the type ([`UNWRITTEN`]).
     pub(super) fn any_of(of_types: Vec<(Name, Self)>) -> Self {
-        let members = of_types.iter().map(|(_, shape)| shape.clone()).reduce(Self::or).unwrap_or_default().members;
+        let mut shapes = of_types.iter().map(|(_, shape)| shape);
+        let mut members = shapes.next().map_or_else(Vec::new, |shape| shape.members.clone());
+        shapes.for_each(|shape| add_members(&mut members, &shape.members));
         Self { members, of_types }
     }
 
@@ -53,28 +57,6 @@ impl Shape {
     fn of(&self, fields: &IndexMap<Name, Value>) -> &Self {
         let Some(Value::String(object)) = fields.get(UNWRITTEN) else { return self };
         self.of_types.iter().find(|(name, _)| name.as_str() == object).map_or(self, |(_, shape)| shape)
-    }
-
-    fn or(mut self, other: Self) -> Self {
-        let mut common = vec![false; self.members.len()];
-        let indices = self.members.iter().enumerate().map(|(index, member)| (member.key.clone(), index));
-        let indices: HashMap<Name, usize> = indices.collect();
-        for mut member in other.members {
-            if let Some(&index) = indices.get(&member.key) {
-                let known = &mut self.members[index];
-                known.positions.append(&mut member.positions);
-                known.selected_on_all_types &= member.selected_on_all_types;
-                known.shape = std::mem::take(&mut known.shape).or(member.shape);
-                common[index] = true;
-            } else {
-                self.members.push(Member { selected_on_all_types: false, ..member });
-                common.push(true);
-            }
-        }
-        for (member, common) in self.members.iter_mut().zip(common) {
-            member.selected_on_all_types &= common;
-        }
-        self
     }
 
     /// Gives a response this shape, and sets the code of errors of argument values.
@@ -175,6 +157,32 @@ impl Shape {
     fn is_ordered<'a>(&self, mut keys: impl Iterator<Item = &'a Name>) -> bool {
         let mut members = self.members.iter();
         keys.all(|key| members.any(|member| member.key == *key))
+    }
+}
+
+/// Adds the fields of objects of a further type.
+fn add_members(members: &mut Vec<Member>, others: &[Member]) {
+    let mut common = vec![false; members.len()];
+    let indices: HashMap<Name, usize> =
+        members.iter().enumerate().map(|(index, member)| (member.key.clone(), index)).collect();
+    for member in others {
+        if let Some(&index) = indices.get(&member.key) {
+            let known = &mut members[index];
+            known.positions.extend_from_slice(&member.positions);
+            known.selected_on_all_types &= member.selected_on_all_types;
+            if known.shape.len() + member.shape.len() > 0 {
+                let mut both = known.shape.members.clone();
+                add_members(&mut both, &member.shape.members);
+                known.shape = Arc::new(Shape::new(both));
+            }
+            common[index] = true;
+        } else {
+            members.push(Member { selected_on_all_types: false, ..member.clone() });
+            common.push(true);
+        }
+    }
+    for (member, common) in members.iter_mut().zip(common) {
+        member.selected_on_all_types &= common;
     }
 }
 
@@ -339,5 +347,16 @@ mod tests {
         let mut response = Response::new(object(&[("any", any)]));
         shape("{ any { ... on Thing { a: self { y: name x: name } } } }", json!({})).apply(&mut response);
         assert!(response.data.to_string().contains("a: {y: null,x: null}"), "{}", response.data);
+    }
+
+    #[test]
+    fn size_of_the_shape_of_nested_unions_is_bounded() {
+        let (open, close) = ("any { ... on Thing { ", " } ... on Other { name } }");
+        let shape = shape(&format!("{{ {}note{} }}", open.repeat(40), close.repeat(40)), json!({}));
+        let (mut depth, mut inner) = (0, &shape);
+        while let Some(member) = inner.member("any") {
+            (depth, inner) = (depth + 1, &member.shape);
+        }
+        assert_eq!(depth, 40);
     }
 }

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::Outbox;
 use noetl_domain::shard::ShardIndex;
-use noetl_storage::outbox::{self, Untouched, UntouchedPage};
+use noetl_storage::outbox::{self, PendingPlace, Untouched, UntouchedPage};
 use noetl_use_cases::error::ServiceError;
 
 /// Number of executions that one page reads.
@@ -14,11 +14,11 @@ const LOST: &str = "the broker has lost the message";
 
 impl Outbox {
     /// Returns the notifications of a page of executions that no worker has touched, if `claimant` delivered them up to a
-    /// time. The first page begins after `i64::MIN`.
+    /// time. Without a place, it is the first page.
     pub async fn untouched(
         &self,
         shard: ShardIndex,
-        after: i64,
+        after: Option<PendingPlace>,
         claimant: &str,
         until: DateTime<Utc>,
     ) -> Result<UntouchedPage, ServiceError> {

@@ -18,33 +18,40 @@ pub struct Untouched {
     pub subject: String,
 }
 
+/// Place of an execution among those with a status: its start time, as lists order it, and its id.
+pub type PendingPlace = (DateTime<Utc>, i64);
+
 /// Untouched executions of a page.
 #[derive(Debug)]
 pub struct UntouchedPage {
     /// Their notifications that one claimant delivered up to a time.
     pub rows: Vec<Untouched>,
     /// Last execution of the page, after which the next one begins; `None` after the last page.
-    pub last: Option<i64>,
+    pub last: Option<PendingPlace>,
 }
 
-/// Returns the notifications of up to `limit` executions after an id, whose status in the list is PENDING and that have no
-/// event of a worker, if `claimant` delivered them up to a time.
+/// Returns the notifications of up to `limit` executions after a place, whose status in the list is PENDING and that have
+/// no event of a worker, if `claimant` delivered them up to a time.
 #[tracing::instrument(level = "debug", name = "sql.outbox.untouched", skip_all, fields(database = %shard.name()))]
 pub async fn untouched(
     shard: View<'_>,
-    after: i64,
+    after: Option<PendingPlace>,
     limit: i64,
     claimant: &str,
     until: DateTime<Utc>,
 ) -> Result<UntouchedPage, StorageError> {
     let work = async {
-        let pending = sqlx::query_scalar!(
-            "SELECT execution_id FROM noetl.execution
-             WHERE upper(status) = 'PENDING' AND execution_id > $1 ORDER BY execution_id LIMIT $2",
-            after,
+        let pending = sqlx::query!(
+            r#"SELECT noetl.list_time(start_time, 9) AS "time!", execution_id FROM noetl.execution
+               WHERE upper(status) = 'PENDING'
+                 AND ($1::timestamptz IS NULL OR (noetl.list_time(start_time, 9), execution_id) > ($1, $2))
+               ORDER BY noetl.list_time(start_time, 9), execution_id LIMIT $3"#,
+            after.map(|place| place.0),
+            after.map(|place| place.1),
             limit,
         );
         let pending = pending.fetch_all(shard.pool()).await?;
+        let ids: Vec<i64> = pending.iter().map(|row| row.execution_id).collect();
         let rows = sqlx::query_as!(
             Untouched,
             r#"SELECT outbox_id AS "outbox_id!", message_id AS "message_id!", subject AS "subject!"
@@ -55,12 +62,13 @@ pub async fn untouched(
                  AND NOT EXISTS (SELECT FROM noetl.event
                                  WHERE event.execution_id = row.execution_id AND event.event_id <> row.event_id)
                ORDER BY outbox_id"#,
-            &pending,
+            &ids,
             claimant,
             until,
             shard.held(),
         );
-        let last = pending.last().copied().filter(|_| i64::try_from(pending.len()) == Ok(limit));
+        let last = pending.last().filter(|_| i64::try_from(pending.len()) == Ok(limit));
+        let last = last.map(|row| (row.time, row.execution_id));
         Ok(UntouchedPage { rows: rows.fetch_all(shard.pool()).await?, last })
     };
     shard.run(work).await

@@ -36,7 +36,7 @@ pub use bulk::{discard, discardable, retry, retryable};
 pub use claim::{Claim, claim};
 pub use forward::{Forward, Forwarded, absent, forget_forwards, forwarded, forwards};
 pub use list::{Bounds, OutboxFilter, OutboxRow, count, list};
-pub use lost::{Untouched, UntouchedPage, deliver_again, untouched};
+pub use lost::{PendingPlace, Untouched, UntouchedPage, deliver_again, untouched};
 pub use message::{Claimed, MAX_PAYLOAD_BYTES, Message};
 pub use purge::{Purged, is_adopted, purge};
 pub use renew::{Renewed, renew};
