@@ -243,18 +243,11 @@ impl Publisher {
     pub async fn last_stored(&self, first: u64, last: u64) -> Result<(Option<Stored>, Foreign), PublishError> {
         let mut foreign = Foreign::default();
         let state = self.state().await?;
-        let first = first.max(state.first_sequence);
-        // Usually the last message is ours. If it is not, many requests are in flight at a time.
-        let (rest, own) = if first < last { (first..=last - 1, last..=last) } else { (last + 1..=last, first..=last) };
-        for (sequences, in_flight) in [(own, 1), (rest, READS_IN_FLIGHT)] {
-            let slot = async |sequence| Ok::<_, PublishError>((sequence, self.message(sequence).await?));
-            let mut slots = std::pin::pin!(futures::stream::iter(sequences.rev()).map(slot).buffered(in_flight));
-            while let Some((sequence, slot)) = slots.try_next().await? {
-                match slot {
-                    Slot::Empty => self.check_missing(sequence, &state).await?,
-                    Slot::Foreign(owner) => foreign.add(owner),
-                    Slot::Ours(stored) => return Ok((Some(*stored), foreign)),
-                }
+        for sequence in (first.max(state.first_sequence)..=last).rev() {
+            match self.message(sequence).await? {
+                Slot::Empty => self.check_missing(sequence, &state).await?,
+                Slot::Foreign(owner) => foreign.add(owner),
+                Slot::Ours(stored) => return Ok((Some(*stored), foreign)),
             }
         }
         Ok((None, foreign))

@@ -45,10 +45,6 @@ const REPORT_EVERY: Duration = Duration::from_secs(5);
 const STANDBY_POLL: Duration = Duration::from_secs(1);
 /// Pause after a failure.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
-/// Pause after the second and each further refusal of a batch, because another message took its place.
-const AFTER_REFUSAL: Duration = Duration::from_millis(20);
-/// Number of refusals of a batch after which, each time, a warning is logged.
-const REFUSALS_TO_REPORT: u32 = 20;
 /// Interval of the checks whether a leader that stands back may publish.
 const STAND_BACK: Duration = Duration::from_secs(2);
 /// Interval at which the connection to the broker is checked.
@@ -357,7 +353,6 @@ impl Tailer {
         let batch = Batch { epoch: cursor.feed_epoch, number, done, target, owner: cursor.owner, discard };
         let skip = turn.skip;
         let mut distinct = turn.noetl_publishes.then_some(0);
-        let mut refusals: u32 = 0;
         loop {
             turn.foreign.found(self.shard, end.foreign);
             let BatchProgress { index, behind, gone } = BatchProgress::of(&end, number);
@@ -381,18 +376,6 @@ impl Tailer {
                 Err(error @ PublishError::OutOfStep) => {
                     tracing::debug!(shard = self.shard, batch = number, after = end.sequence, index, %error, "tries again");
                     metrics::counter!("noetl_tailer_refused_total", "shard" => self.shard.to_string()).increment(1);
-                    refusals += 1;
-                    if refusals.is_multiple_of(REFUSALS_TO_REPORT) {
-                        tracing::warn!(
-                            shard = self.shard,
-                            batch = number,
-                            refusals,
-                            "other messages are appended to the stream before ours; the batch is tried again"
-                        );
-                    }
-                    if refusals > 1 {
-                        sleep(AFTER_REFUSAL).await;
-                    }
                 }
                 // Earlier messages of this attempt may be duplicates too: not each has an acknowledgement of its own.
                 Err(PublishError::Duplicate(sequence)) => {
