@@ -103,7 +103,7 @@ struct Open {
     _counted: Counted,
 }
 
-/// What a user of the pool may use.
+/// A connection of the pool, open or to be opened.
 enum Available {
     Idle(Open),
     /// Share of a connection that may be opened.

@@ -48,7 +48,7 @@ pub struct LostNotifications {
     names: StreamNames,
 }
 
-/// What was seen of the stream.
+/// State of the stream at the last search.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     /// Nanoseconds since 1970.
