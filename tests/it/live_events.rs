@@ -355,3 +355,24 @@ async fn readers_continue_without_loss_when_the_broker_is_killed_under_load() {
     }
     assert_exactly(&deployment.stored_everywhere().await, &committed);
 }
+
+/// The readers share the text of an event. Its owner is loaded, so it is resolved after the other fields.
+#[tokio::test]
+async fn fields_of_a_shared_event_have_the_order_of_the_document() {
+    let (_deployment, server) = start(1).await;
+    let execution = server.start_execution().await;
+    let query = "subscription($start: EventStart) { events(start: $start) {
+        ... on EventDelivery { event { owner { __typename } executionId } cursor } } }";
+    let expected =
+        format!(r#"{{"event":{{"owner":{{"__typename":"Execution"}},"executionId":"{execution}"}},"cursor":"#);
+    for _ in 0..2 {
+        let mut live = server.live(query, json!({ "start": beginning() })).await;
+        loop {
+            let text = live.text().await.expect("the socket stays open");
+            if text.contains("owner") {
+                assert!(text.contains(&expected), "{text}");
+                break;
+            }
+        }
+    }
+}

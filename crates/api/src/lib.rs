@@ -27,6 +27,7 @@ pub mod node;
 pub mod outbox;
 pub mod outcome_hint;
 pub mod plain;
+mod rendering;
 mod response_budget;
 pub mod scalars;
 pub mod schema;

@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::audience::Audience;
+use super::rendering;
 use super::shared_reads::ReadNumber;
 use noetl_domain::ids::Id;
-use plain_json as json;
 
 /// Maximum time that a reader waits for the text that another reader renders.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -155,16 +155,13 @@ impl<T: OutputType> OutputType for SharedItem<T> {
             return Ok(Value::Binary(text));
         }
         let _running = Running(&rendering);
-        let value = self.item.resolve(ctx, field).await?;
+        let mut value = self.item.resolve(ctx, field).await?;
         let failed = !ctx.query_env.errors.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         // The transport completes a value that failed in part, so it needs the value and not its text.
         if failed {
             return Ok(value);
         }
-        let mut text = Vec::new();
-        if json::append(&value, &mut text).is_err() {
-            return Ok(value);
-        }
+        let Some(text) = rendering::text(&mut value, &ctx.item.node) else { return Ok(value) };
         let text = Bytes::from(text);
         rendering.state().text = Some(text.clone());
         // The cache weighs an entry when it is inserted.

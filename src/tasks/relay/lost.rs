@@ -110,7 +110,8 @@ impl LostNotifications {
         }
         let now = clock::now();
         let mut found = Seen::of(&info, now);
-        if let Some(before) = seen.filter(|before| before.is_continued_by(&found)) {
+        if let Some(before) = seen.as_mut().filter(|before| before.is_continued_by(&found)) {
+            before.last_sequence = found.last_sequence;
             found.search_until = before.search_until;
             let may_lack = found.search_until >= now || found.first_sequence != before.first_sequence;
             if !may_lack || now - before.at < BETWEEN_SEARCHES {

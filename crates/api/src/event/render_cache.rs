@@ -17,11 +17,11 @@ use bytestring::ByteString;
 
 use crate::audience::Audience;
 use crate::event::stream::EventStreamItem;
+use crate::rendering;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_feed::read::reader::Item;
 use noetl_feed::wire::cursor::{Position, StreamCursor};
-use plain_json as json;
 
 /// Maximum number of bytes in the cache of a replica.
 const MAX_CACHE_BYTES: usize = 8 << 20;
@@ -187,23 +187,16 @@ impl OutputType for LiveItem {
         }
         metrics::counter!("noetl_stream_rendered_events_total").increment(1);
         let item = EventStreamItem::with_cursor(self.item.clone(), self.cache.placeholder.to_string());
-        let value = item.resolve(ctx, field).await?;
+        let mut value = item.resolve(ctx, field).await?;
         let failed = !ctx.query_env.errors.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         // The transport completes a value that failed in part, so it needs the value and not its text.
-        let text = if failed { None } else { written(&value) };
+        let text = if failed { None } else { rendering::text(&mut value, &ctx.item.node) };
+        let text = text.and_then(|text| ByteString::try_from(text).ok());
         let Some(text) = text else { return Ok(self.cache.fill_in(value, cursor)) };
         let text = Arc::new(RenderedEvent::new(&text, &self.cache.placeholder));
         self.cache.entries().insert(key, &text);
         Ok(Value::Binary(text.with_cursor(cursor)))
     }
-}
-
-/// Returns a value as JSON text.
-fn written(value: &Value) -> Option<ByteString> {
-    let mut text = Vec::new();
-    json::append(value, &mut text).ok()?;
-    text.shrink_to_fit();
-    ByteString::try_from(text).ok()
 }
 
 #[cfg(test)]

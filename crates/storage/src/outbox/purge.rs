@@ -23,7 +23,8 @@ pub struct Purged {
 }
 
 /// Deletes up to `limit` rows that were published at or after `from` and more than `age_seconds` ago. Rows that `kept`
-/// delivered stay while their execution is PENDING in the list: they may have to be delivered again.
+/// delivered stay while their execution has no event of a worker: they may have to be delivered again. Only executions that
+/// are PENDING in the list are looked up.
 #[tracing::instrument(level = "debug", name = "sql.outbox.purge", skip_all, fields(database = %shard.name()))]
 pub async fn purge(
     shard: &Database,
@@ -41,7 +42,9 @@ pub async fn purge(
                    WHERE status = 'PUBLISHED' AND published_at >= $2 AND published_at < now() - make_interval(secs => $1)
                      AND NOT (claimant IS NOT DISTINCT FROM $4
                               AND EXISTS (SELECT FROM noetl.execution AS listed
-                                          WHERE listed.execution_id = row.execution_id AND upper(listed.status) = 'PENDING'))
+                                          WHERE listed.execution_id = row.execution_id AND upper(listed.status) = 'PENDING')
+                              AND NOT EXISTS (SELECT FROM noetl.event
+                                              WHERE event.execution_id = row.execution_id AND event.event_id <> row.event_id))
                    ORDER BY published_at LIMIT $3 FOR UPDATE SKIP LOCKED))
                RETURNING published_at)
            SELECT count(*) AS "rows!", max(published_at) AS up_to FROM deleted"#,
