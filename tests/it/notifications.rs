@@ -3,17 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use async_nats::jetstream::{self, Context};
-use futures::StreamExt;
 use noetl_local::Postgres;
 use noetl_testkit::broker_cluster::BrokerCluster;
 use noetl_testkit::copies::{back_up, own_server, restore_back_up, standby, until_replayed};
 use noetl_testkit::feed::run;
 use noetl_testkit::mover::{buckets, moved};
+use noetl_testkit::outbox::RelayedMessage;
 use noetl_testkit::worker::event;
-use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -23,35 +22,11 @@ async fn context(url: &str) -> Context {
     jetstream::new(async_nats::connect(url).await.unwrap())
 }
 
-/// Returns the message id and the subject of each message of a stream.
-async fn messages(url: &str, stream: &str) -> Vec<(String, String)> {
-    let stream = context(url).await.get_stream(stream).await.unwrap();
-    let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
-    let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
-    let read = consumer.messages().await.unwrap().take(count).map(|message| {
-        let message = message.unwrap();
-        let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id")).unwrap().to_string();
-        (id, message.subject.to_string())
-    });
-    tokio::time::timeout(WAIT_TIMEOUT, read.collect()).await.unwrap()
-}
-
-async fn published(deployment: &Deployment, rows: i64) {
-    eventually("every row is published", async || {
-        (deployment.outbox_rows("status = 'PUBLISHED'").await == rows).then_some(())
-    })
-    .await;
-}
-
 /// Panics unless the stream has a message of each execution `times` times, each with another id.
-fn assert_times(messages: &[(String, String)], executions: usize, times: usize) {
-    let ids: BTreeSet<&String> = messages.iter().map(|(id, _)| id).collect();
-    let subjects: BTreeSet<&String> = messages.iter().map(|(_, subject)| subject).collect();
+fn assert_times(messages: &[RelayedMessage], executions: usize, times: usize) {
+    let ids: BTreeSet<&String> = messages.iter().map(|(id, ..)| id).collect();
+    let subjects: BTreeSet<&String> = messages.iter().map(|(_, subject, _)| subject).collect();
     assert_eq!((messages.len(), ids.len(), subjects.len()), (executions * times, executions * times, executions));
-}
-
-async fn leases_pass(deployment: &Deployment, shard: usize) {
-    deployment.on_shard(shard, "UPDATE noetl.outbox SET lease_until = now() WHERE status = 'IN_FLIGHT'").await;
 }
 
 /// Returns a deployment on a PostgreSQL server of its own, and the server.
@@ -83,12 +58,12 @@ async fn deployments_with_different_prefixes_share_a_broker_without_sharing_noti
     let shared = Config { name: "shared".to_owned(), subjects: vec!["shared.>".to_owned()], ..Config::default() };
     context(&url).await.create_stream(shared).await.unwrap();
     let (_first, _second) = tokio::join!(one.replica(), other.replica_with(&settings));
-    tokio::join!(published(&one, 41), published(&other, 41));
-    assert_times(&messages(&url, STREAM).await, 40, 1);
-    let others = messages(&url, "other_executions").await;
+    tokio::join!(one.until_relayed(41), other.until_relayed(41));
+    assert_times(&one.relayed(STREAM).await, 40, 1);
+    let others = one.relayed("other_executions").await;
     assert_times(&others, 40, 1);
-    assert!(others.iter().all(|(_, subject)| subject.starts_with("other.executions.test.")), "{others:?}");
-    assert_eq!(messages(&url, "shared").await.len(), 2);
+    assert!(others.iter().all(|(_, subject, _)| subject.starts_with("other.executions.test.")), "{others:?}");
+    assert_eq!(one.relayed("shared").await.len(), 2);
 }
 
 /// The database is a copy from before the rows were claimed. The workers of before may have run what is lost.
@@ -99,10 +74,10 @@ async fn rows_of_a_restored_copy_are_published_again() {
     let (data, copy) = (folder.path().join("postgres").join("data"), folder.path().join("copy"));
     back_up(&postgres, &data, &copy).await;
     let server = deployment.replica().await;
-    published(&deployment, 40).await;
+    deployment.until_relayed(40).await;
     restore_back_up(&mut postgres, &data, &copy).await;
-    published(&deployment, 40).await;
-    assert_times(&messages(&deployment.nats.url(), STREAM).await, 40, 2);
+    deployment.until_relayed(40).await;
+    assert_times(&deployment.relayed(STREAM).await, 40, 2);
     assert!(server.stop().await.success());
 }
 
@@ -116,10 +91,10 @@ async fn rows_in_flight_at_a_failover_are_published_again() {
     postgres.kill_9().await;
     deployment.move_to(&standby);
     run(&mut deployment.shard(0).await, "SELECT pg_promote()").await;
-    leases_pass(&deployment, 0).await;
+    deployment.leases_pass().await;
     let _server = deployment.replica().await;
-    published(&deployment, 40).await;
-    assert_times(&messages(&deployment.nats.url(), STREAM).await, 40, 2);
+    deployment.until_relayed(40).await;
+    assert_times(&deployment.relayed(STREAM).await, 40, 2);
 }
 
 #[tokio::test]
@@ -129,10 +104,10 @@ async fn a_row_that_is_published_again_after_its_bucket_moved_is_a_duplicate() {
     published_without_settlement(&deployment, &executions).await;
     moved(&deployment, &buckets(&executions), 1, &[]).await;
     assert_eq!(deployment.outbox(1).await.len(), 10);
-    leases_pass(&deployment, 1).await;
+    deployment.leases_pass().await;
     let _server = deployment.replica().await;
-    published(&deployment, 10).await;
-    assert_times(&messages(&deployment.nats.url(), STREAM).await, 10, 1);
+    deployment.until_relayed(10).await;
+    assert_times(&deployment.relayed(STREAM).await, 10, 1);
 }
 
 async fn waiting(server: &Server, rows: u32) -> Option<()> {
@@ -157,7 +132,7 @@ async fn rows_wait_while_the_stream_is_full_or_gone() {
     context.create_stream(&config).await.unwrap();
     let server = deployment.replica_with(&[("NOETL_OUTBOX_MAX_ATTEMPTS", "2")]).await;
     deployment.fill_outbox(0, &(1..=20).collect::<Vec<_>>(), 1).await;
-    published(&deployment, 5).await;
+    deployment.until_relayed(5).await;
     // More refusals than attempts.
     let before = server.metric("noetl_outbox_relay_pauses_total").await;
     eventually("the relay has paused several times", async || {
@@ -171,11 +146,11 @@ async fn rows_wait_while_the_stream_is_full_or_gone() {
 
     config.max_messages = 100;
     context.update_stream(&config).await.unwrap();
-    published(&deployment, 20).await;
+    deployment.until_relayed(20).await;
 
     context.delete_stream(STREAM).await.unwrap();
     deployment.fill_outbox(0, &(21..=40).collect::<Vec<_>>(), 1).await;
-    published(&deployment, 40).await;
+    deployment.until_relayed(40).await;
     assert_eq!(deployment.outbox_rows("attempts > 1").await, 0);
 }
 
@@ -196,7 +171,7 @@ async fn notifications_that_the_broker_lost_are_delivered_again() {
     for _ in 0..10 {
         executions.push(server.start_execution().await);
     }
-    published(&deployment, 10).await;
+    deployment.until_relayed(10).await;
     stored(&deployment, 10).await;
     for execution in &executions[..3] {
         assert_eq!(server.project(&[event(*execution, execution + 1_000_001)]).await["projected"], 1);
@@ -210,8 +185,7 @@ async fn notifications_that_the_broker_lost_are_delivered_again() {
     deployment.kill_broker_and_delete_store().await;
     deployment.nats.restart().await.unwrap();
     stored(&deployment, 7).await;
-    let again: BTreeSet<String> =
-        messages(&deployment.nats.url(), STREAM).await.into_iter().map(|(_, subject)| subject).collect();
+    let again: BTreeSet<String> = deployment.relayed(STREAM).await.into_iter().map(|(_, subject, _)| subject).collect();
     let expected = executions[3..].iter().map(|id| format!("noetl.executions.shared.{id}")).collect();
     assert_eq!(again, expected);
 
@@ -233,7 +207,7 @@ async fn the_stream_has_the_replicas_and_the_retention_of_the_settings() {
     let with = |replicas| [("NOETL_NATS_URL", urls.as_str()), ("NOETL_EVENT_STREAM_REPLICAS", replicas)];
     let server = deployment.replica_with(&with("1")).await;
     deployment.fill_outbox(0, &[1], 1).await;
-    published(&deployment, 1).await;
+    deployment.until_relayed(1).await;
     let info = cluster.stream(STREAM, 0).await;
     assert_eq!((info.config.num_replicas, info.config.max_age.as_secs()), (1, 7 * 86_400));
     assert!(server.stop().await.success());
@@ -243,6 +217,6 @@ async fn the_stream_has_the_replicas_and_the_retention_of_the_settings() {
     assert_eq!(cluster.stream(STREAM, 2).await.config.num_replicas, 3);
     cluster.kill(leader).await;
     deployment.fill_outbox(0, &(2..=40).collect::<Vec<_>>(), 1).await;
-    published(&deployment, 40).await;
+    deployment.until_relayed(40).await;
     assert!(server.stop().await.success());
 }

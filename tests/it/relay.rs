@@ -3,33 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::Config;
 use async_nats::jetstream::{self, Context};
-use futures::StreamExt;
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually, own_postgres};
+use noetl_testkit::outbox::RelayedMessage;
+use noetl_testkit::{Deployment, Server, eventually, own_postgres};
 use serde_json::{Value, json};
 
 const STREAM: &str = "noetl_executions";
 
 async fn broker(deployment: &Deployment) -> Context {
     jetstream::new(async_nats::connect(deployment.nats.url()).await.unwrap())
-}
-
-/// A message: id, subject and payload.
-type Message = (String, String, Value);
-
-async fn messages(deployment: &Deployment, stream: &str) -> Vec<Message> {
-    let stream = broker(deployment).await.get_stream(stream).await.unwrap();
-    let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
-    let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
-    let read = consumer.messages().await.unwrap().take(count).map(|message| {
-        let message = message.unwrap();
-        let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id")).unwrap().to_string();
-        (id, message.subject.to_string(), serde_json::from_slice(&message.payload).unwrap())
-    });
-    tokio::time::timeout(WAIT_TIMEOUT, read.collect()).await.unwrap()
 }
 
 async fn fill(deployment: &Deployment, executions: usize, rows: i64) -> i64 {
@@ -40,15 +24,8 @@ async fn fill(deployment: &Deployment, executions: usize, rows: i64) -> i64 {
     i64::try_from(shards * executions).unwrap() * rows
 }
 
-async fn all_published(deployment: &Deployment, rows: i64) {
-    eventually("every row is published", async || {
-        (deployment.outbox_rows("status = 'PUBLISHED'").await == rows).then_some(())
-    })
-    .await;
-}
-
 /// Panics unless each row is in the stream once and the rows of each execution are in outbox order.
-fn check(messages: &[Message], rows: i64) {
+fn check(messages: &[RelayedMessage], rows: i64) {
     let ids: BTreeSet<&String> = messages.iter().map(|(id, ..)| id).collect();
     assert_eq!((ids.len(), messages.len()), (usize::try_from(rows).unwrap(), usize::try_from(rows).unwrap()));
     let mut last: BTreeMap<&String, i64> = BTreeMap::new();
@@ -63,15 +40,15 @@ async fn every_row_is_delivered_once_and_in_the_order_of_its_execution() {
     let deployment = Deployment::start(2).await;
     let rows = fill(&deployment, 20, 50).await;
     let (one, _other) = tokio::join!(deployment.replica(), deployment.replica());
-    all_published(&deployment, rows).await;
-    check(&messages(&deployment, STREAM).await, rows);
+    deployment.until_relayed(rows).await;
+    check(&deployment.relayed(STREAM).await, rows);
 
     // The workers are notified of an execution that a client starts.
     one.register_entry("process", &json!({ "kind": "playbook" })).await;
     let started = one.execute(json!({ "path": "process", "executionPool": "gpu" })).await;
     let id = started["execution"]["id"].as_str().unwrap();
-    all_published(&deployment, rows + 1).await;
-    let (_, subject, payload) = messages(&deployment, STREAM).await.pop().unwrap();
+    deployment.until_relayed(rows + 1).await;
+    let (_, subject, payload) = deployment.relayed(STREAM).await.pop().unwrap();
     assert_eq!((subject, &payload["execution_id"]), (format!("noetl.executions.gpu.{id}"), &json!(id)));
 }
 
@@ -88,17 +65,10 @@ async fn an_existing_stream_is_used_without_changing_its_settings() {
     let before = context.create_stream(config).await.unwrap().cached_info().config.clone();
     let rows = fill(&deployment, 3, 3).await;
     let _server = deployment.replica().await;
-    all_published(&deployment, rows).await;
-    check(&messages(&deployment, "theirs").await, rows);
+    deployment.until_relayed(rows).await;
+    check(&deployment.relayed("theirs").await, rows);
     assert_eq!(context.get_stream("theirs").await.unwrap().cached_info().config, before);
     assert!(context.get_stream(STREAM).await.is_err());
-}
-
-/// Expires the leases of all claims. A relay's lease lasts 30 seconds, and no setting changes that.
-async fn leases_pass(deployment: &Deployment) {
-    for shard in 0..deployment.shard_dsns.len() {
-        deployment.on_shard(shard, "UPDATE noetl.outbox SET lease_until = now() WHERE status = 'IN_FLIGHT'").await;
-    }
 }
 
 #[tokio::test]
@@ -112,11 +82,11 @@ async fn a_relay_that_is_killed_repeatedly_loses_and_repeats_no_row() {
         })
         .await;
         server.kill_9().await;
-        leases_pass(&deployment).await;
+        deployment.leases_pass().await;
     }
     let _server = deployment.replica().await;
-    all_published(&deployment, rows).await;
-    check(&messages(&deployment, STREAM).await, rows);
+    deployment.until_relayed(rows).await;
+    check(&deployment.relayed(STREAM).await, rows);
 }
 
 /// The rows are in the stream but not settled. The relay publishes them again, and the stream recognises them by their
@@ -128,11 +98,11 @@ async fn a_relay_that_dies_between_publish_and_settle_repeats_no_row() {
     let rows = fill(&deployment, 10, 10).await;
     assert!(!doomed.ended().await.success());
     assert!(deployment.outbox_rows("status = 'IN_FLIGHT'").await > 0);
-    assert!(!messages(&deployment, STREAM).await.is_empty());
-    leases_pass(&deployment).await;
+    assert!(!deployment.relayed(STREAM).await.is_empty());
+    deployment.leases_pass().await;
     let _server = deployment.replica().await;
-    all_published(&deployment, rows).await;
-    check(&messages(&deployment, STREAM).await, rows);
+    deployment.until_relayed(rows).await;
+    check(&deployment.relayed(STREAM).await, rows);
 }
 
 /// Lets statements that mark rows as published wait for an advisory lock. The locks of logs have other keys, because ids
@@ -170,10 +140,10 @@ async fn a_shard_that_dies_between_claim_and_settlement_loses_no_row() {
     })
     .await;
     postgres.restart().await.unwrap();
-    leases_pass(&deployment).await;
-    all_published(&deployment, rows).await;
+    deployment.leases_pass().await;
+    deployment.until_relayed(rows).await;
     assert_eq!(deployment.outbox_rows("attempts < 2").await, 0, "a row was settled without a second claim");
-    check(&messages(&deployment, STREAM).await, rows);
+    check(&deployment.relayed(STREAM).await, rows);
 }
 
 #[tokio::test]
@@ -203,7 +173,7 @@ async fn rows_are_not_claimed_while_the_broker_is_down() {
     let mut deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     let first = fill(&deployment, 10, 1).await;
-    all_published(&deployment, first).await;
+    deployment.until_relayed(first).await;
     deployment.nats.kill_9().await;
     connected(&server, false).await;
     deployment.fill_outbox(0, &deployment.ids_on(0, 1000, 40), 5).await;
@@ -215,9 +185,9 @@ async fn rows_are_not_claimed_while_the_broker_is_down() {
     .await;
     assert_eq!(deployment.outbox_rows("attempts > 0").await, first);
     deployment.nats.restart().await.unwrap();
-    all_published(&deployment, first + 200).await;
+    deployment.until_relayed(first + 200).await;
     connected(&server, true).await;
-    check(&messages(&deployment, STREAM).await[10..], 200);
+    check(&deployment.relayed(STREAM).await[10..], 200);
 }
 
 /// An undeliverable row shows the reason, backs off longer after each attempt, and delays only its own execution.
@@ -254,7 +224,7 @@ async fn an_undeliverable_row_fails_with_a_reason_and_delays_only_its_execution(
     );
     let early = "status = 'FAILED' AND available_at < updated_at + interval '1 second' * power(2, attempts - 1)";
     assert_eq!(deployment.outbox_rows(early).await, 0);
-    let messages = messages(&deployment, STREAM).await;
+    let messages = deployment.relayed(STREAM).await;
     assert_eq!(messages.iter().map(|(_, subject, _)| subject.as_str()).collect::<Vec<_>>(), ["noetl.executions.a.7"]);
 
     deployment.on_shard(0, "UPDATE noetl.outbox SET subject = 'noetl.executions.a.1' WHERE outbox_id = 1").await;

@@ -1,9 +1,15 @@
 //! Access to the outbox through the API and directly in the database.
 
+use async_nats::jetstream;
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use futures::StreamExt;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, FromRow};
 
-use super::{Deployment, Server};
+use super::{Deployment, Server, WAIT_TIMEOUT, eventually};
+
+/// A message that a relay published: id, subject and payload.
+pub type RelayedMessage = (String, String, Value);
 
 /// The setting that turns the replica's built-in relay off.
 pub const NO_RELAY: (&str, &str) = ("NOETL_OUTBOX_RELAY", "false");
@@ -48,6 +54,35 @@ impl Deployment {
     /// Returns the number of rows on all shards that meet a condition.
     pub async fn outbox_rows(&self, condition: &str) -> i64 {
         self.sum_over_shards(&format!("SELECT count(*) FROM noetl.outbox WHERE {condition}")).await
+    }
+
+    /// Returns the messages of a stream to which relays publish.
+    pub async fn relayed(&self, stream: &str) -> Vec<RelayedMessage> {
+        let context = jetstream::new(async_nats::connect(self.nats.url()).await.unwrap());
+        let stream = context.get_stream(stream).await.unwrap();
+        let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
+        let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
+        let read = consumer.messages().await.unwrap().take(count).map(|message| {
+            let message = message.unwrap();
+            let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id")).unwrap().to_string();
+            (id, message.subject.to_string(), serde_json::from_slice(&message.payload).unwrap())
+        });
+        tokio::time::timeout(WAIT_TIMEOUT, read.collect()).await.unwrap()
+    }
+
+    /// Waits until this number of rows is marked as published.
+    pub async fn until_relayed(&self, rows: i64) {
+        eventually("every row is published", async || {
+            (self.outbox_rows("status = 'PUBLISHED'").await == rows).then_some(())
+        })
+        .await;
+    }
+
+    /// Expires the leases of all claims. A relay's lease lasts 30 seconds, and no setting changes that.
+    pub async fn leases_pass(&self) {
+        for shard in 0..self.shard_dsns.len() {
+            self.on_shard(shard, "UPDATE noetl.outbox SET lease_until = now() WHERE status = 'IN_FLIGHT'").await;
+        }
     }
 
     /// Runs a statement on a shard, without the server.
