@@ -90,8 +90,14 @@ impl Counted {
             allocations
         };
         store(1000);
-        each(1000, store(1000), store(2000))
+        let (once, twice) = ([store(1000), store(1000), store(1000)], [store(2000), store(2000), store(2000)]);
+        each(1000, least(once), least(twice))
     }
+}
+
+/// Returns the measurement without background work, which only adds to it.
+fn least(measured: [u64; 3]) -> u64 {
+    measured.into_iter().fold(u64::MAX, u64::min)
 }
 
 /// Returns the allocations for each item, from those for `count` items and for twice as many.

@@ -82,7 +82,7 @@ async fn the_projector_keeps_snapshots_and_the_execution_list_current() {
 /// in full batches.
 #[tokio::test]
 async fn a_backlog_of_messages_is_processed_in_full_batches() {
-    const EVENTS: i64 = 60_000;
+    const EVENTS: i64 = 30_000;
     let deployment = Deployment::start(0).await;
     let publisher = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
     deployment.feeds_begun().await;
@@ -286,7 +286,7 @@ async fn corrected(stream: &Stream, settings: &Config) {
 /// Another program takes messages and acknowledges none, so the broker delivers no more.
 #[tokio::test]
 async fn a_projector_that_receives_nothing_while_the_stream_grows_is_not_ready() {
-    const EVENTS: i64 = 60_000;
+    const EVENTS: i64 = 30_000;
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
     deployment.feeds_begun().await;

@@ -23,7 +23,8 @@ pub(crate) fn text(value: &mut Value, selection: &SelectionSet) -> Option<Vec<u8
 fn order(value: &mut Value, selection: &SelectionSet) {
     match value {
         Value::List(items) => items.iter_mut().for_each(|item| order(item, selection)),
-        Value::Object(values) => {
+        // The object of a JSON scalar has no selection.
+        Value::Object(values) if !selection.items.is_empty() => {
             let selected = fields(selection, values);
             let mut ordered = IndexMap::with_capacity(values.len());
             for field in selected {
@@ -70,15 +71,16 @@ mod tests {
 
     #[test]
     fn text_has_the_order_of_the_selection_of_its_type() {
-        let query = "{ ... on A { x list { b a } y } ... on B { y x } }";
+        let query = "{ ... on A { x list { b a json } y } ... on B { y x } }";
         let DocumentOperations::Single(operation) = parse_query(query).unwrap().operations else { panic!("several") };
-        let list = Value::List(vec![object(&[("a", 1.into()), ("b", 2.into())])]);
+        let json = object(&[("z", 1.into()), ("y", 2.into())]);
+        let list = Value::List(vec![object(&[("a", 1.into()), ("json", json), ("b", 2.into())])]);
         let of = |name: &str| {
             object(&[("y", 3.into()), (UNWRITTEN, name.into()), ("list", list.clone()), ("x", Value::Null)])
         };
         let text =
             |name: &str| String::from_utf8(text(&mut of(name), &operation.node.selection_set.node).unwrap()).unwrap();
-        assert_eq!(text("A"), r#"{"x":null,"list":[{"b":2,"a":1}],"y":3}"#);
+        assert_eq!(text("A"), r#"{"x":null,"list":[{"b":2,"a":1,"json":{"z":1,"y":2}}],"y":3}"#);
         assert_eq!(text("B"), r#"{"y":3,"x":null}"#);
     }
 }

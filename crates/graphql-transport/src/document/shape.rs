@@ -55,6 +55,9 @@ impl Shape {
 
     /// Returns the shape of an object of this shape.
     fn of(&self, fields: &IndexMap<Name, Value>) -> &Self {
+        if self.of_types.is_empty() {
+            return self;
+        }
         let Some(Value::String(object)) = fields.get(UNWRITTEN) else { return self };
         self.of_types.iter().find(|(name, _)| name.as_str() == object).map_or(self, |(_, shape)| shape)
     }
@@ -139,12 +142,12 @@ impl Shape {
             Value::List(items) => items.iter_mut().for_each(|item| self.order(item)),
             Value::Object(fields) if !self.members.is_empty() => {
                 let shape = self.of(fields);
-                if !shape.is_ordered(fields.keys().filter(|key| key.as_str() != UNWRITTEN)) {
+                if !shape.is_ordered(fields.keys()) {
                     let position = |key: &Name| shape.members.iter().position(|member| member.key == *key);
                     fields.sort_by_cached_key(|key, _| position(key).unwrap_or(usize::MAX));
                 }
                 let mut members = shape.members.iter();
-                for (key, value) in fields.iter_mut().filter(|(key, _)| key.as_str() != UNWRITTEN) {
+                for (key, value) in fields.iter_mut() {
                     if let Some(member) = members.find(|member| member.key == *key) {
                         member.shape.order(value);
                     }
