@@ -1,12 +1,15 @@
 //! Two feeds on one broker, and two copies of one database: no feed takes the messages of another one for its own
 //! progress, and of two copies at most one publishes.
 
+use nix::sys::signal::Signal;
 use noetl_local::Postgres;
-use noetl_testkit::copies::{own_server, restore, standby, switch_server, until_replayed};
+use noetl_testkit::copies::{
+    back_up, copy_beside, own_server, restore, server_in, standby, switch_server, until_replayed,
+};
 use noetl_testkit::feed::{Key, Reader, assert_exactly, run};
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{Connection, PgConnection};
 
 const PREFIX: &str = "NOETL_EVENT_STREAM_PREFIX";
 
@@ -136,22 +139,27 @@ async fn split() -> (Split, Server) {
 }
 
 impl Split {
-    async fn on_primary(&self) -> PgConnection {
-        PgConnection::connect(&self.primary).await.unwrap()
-    }
-
-    async fn primary_error(&self) -> Option<String> {
-        let error = "SELECT last_error FROM noetl.tail_cursor";
-        sqlx::query_scalar(error).fetch_one(&mut self.on_primary().await).await.unwrap()
-    }
-
     async fn commit_on_primary(&self, first: i64, last: i64) {
-        let rows = format!(
-            "INSERT INTO noetl.event (execution_id, event_id, event_type)
-             SELECT 8, n, 'call.done' FROM generate_series({first}, {last}) AS n"
-        );
-        sqlx::query(AssertSqlSafe(rows)).execute(&mut self.on_primary().await).await.unwrap();
+        commit_on(&self.primary, first, last).await;
     }
+}
+
+/// Commits events of the execution 8 on a copy of the deployment's database.
+async fn commit_on(copy: &str, first: i64, last: i64) {
+    let rows = format!(
+        "INSERT INTO noetl.event (execution_id, event_id, event_type)
+         SELECT 8, n, 'call.done' FROM generate_series({first}, {last}) AS n"
+    );
+    run(&mut PgConnection::connect(copy).await.unwrap(), &rows).await;
+}
+
+async fn until_error_on_copy_contains(copy: &str, text: &str) {
+    eventually(text, async || {
+        let error = sqlx::query_scalar::<_, Option<String>>("SELECT last_error FROM noetl.tail_cursor");
+        let error = error.fetch_one(&mut PgConnection::connect(copy).await.ok()?).await.ok()?;
+        error?.contains(text).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -162,10 +170,7 @@ async fn of_two_tailers_on_a_split_database_only_the_one_of_the_promoted_server_
     deployment.commit(9, 101..=120).await;
     deployment.until_published(30).await;
     split.commit_on_primary(201, 220).await;
-    eventually("the old primary says why it does not publish", async || {
-        split.primary_error().await?.contains("timeline").then_some(())
-    })
-    .await;
+    until_error_on_copy_contains(&split.primary, "timeline").await;
     for round in 0..5 {
         split.commit_on_primary(300 + round * 10, 309 + round * 10).await;
         deployment.commit(9, 400 + round * 10..=409 + round * 10).await;
@@ -223,4 +228,71 @@ async fn a_restored_dump_publishes_only_after_the_original_has_stopped() {
     let all: Vec<Key> = deployment.committed().await.into_iter().collect();
     deployment.until_published(all.len()).await;
     assert_exactly(&deployment.published().await, &all.into_iter().collect());
+}
+
+/// A deployment on a PostgreSQL server of its own, with ten published events.
+async fn original() -> (Deployment, Server, Postgres, tempfile::TempDir) {
+    let (postgres, folder) = own_server().await;
+    let deployment = Deployment::on(&postgres.dsn("postgres"), 0).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    deployment.commit(7, 1..=10).await;
+    deployment.until_published(10).await;
+    deployment.until_batch_finished().await;
+    (deployment, server, postgres, folder)
+}
+
+#[tokio::test]
+async fn a_copy_on_the_server_of_the_original_does_not_publish() {
+    let (deployment, server, postgres, _folder) = original().await;
+    let copy = copy_beside(&deployment, &postgres, "copy").await;
+    let _beside = deployment.replica_with(&[("NOETL_CLUSTER_DSN", &copy)]).await;
+    until_error_on_copy_contains(&copy, "database OID").await;
+    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    for round in 1..=5 {
+        commit_on(&copy, round * 100, round * 100 + 9).await;
+        deployment.commit(9, round * 100..=round * 100 + 9).await;
+    }
+    let committed = deployment.committed().await;
+    assert!(reader.until_seen(committed.clone()).await);
+    reader.assert_saw_exactly(&committed);
+    assert_exactly(&deployment.published().await, &committed);
+    assert_eq!((deployment.epoch().await, deployment.last_error().await), (1, None));
+}
+
+/// The copy asks for other leaders while the original's is frozen, so nothing says that there is one. Both publish a batch
+/// with the same number.
+async fn copy_publishes_while_the_original_is_frozen(deployment: &Deployment, server: Server, copy: &str) {
+    server.signal(Signal::SIGSTOP);
+    let beside = deployment.replica_with(&[("NOETL_CLUSTER_DSN", copy)]).await;
+    commit_on(copy, 101, 120).await;
+    deployment.until_published(30).await;
+    deployment.commit(9, 201..=220).await;
+    server.signal(Signal::SIGCONT);
+    until_error_contains(deployment, "another copy of this database").await;
+    assert!(beside.stop().await.success());
+
+    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let committed = deployment.committed().await;
+    assert!(reader.until_seen(committed.clone()).await);
+    assert_eq!(reader.gaps(), [(0, 11, 30, "EPOCH_CHANGED")]);
+    reader.assert_kept_exactly(&committed);
+}
+
+#[tokio::test]
+async fn events_of_a_copy_on_the_same_server_never_count_as_published_by_the_original() {
+    let (deployment, server, postgres, _folder) = original().await;
+    let copy = copy_beside(&deployment, &postgres, "copy").await;
+    copy_publishes_while_the_original_is_frozen(&deployment, server, &copy).await;
+}
+
+#[tokio::test]
+async fn events_of_a_copy_of_the_files_never_count_as_published_by_the_original() {
+    let (deployment, server, postgres, folder) = original().await;
+    let copied = folder.path().join("copy");
+    std::fs::create_dir(&copied).unwrap();
+    back_up(&postgres, &folder.path().join("postgres/data"), &copied.join("data")).await;
+    let copied = server_in(&copied).await;
+    let name = deployment.cluster_dsn.rsplit('/').next().unwrap();
+    copy_publishes_while_the_original_is_frozen(&deployment, server, &copied.dsn(name)).await;
 }

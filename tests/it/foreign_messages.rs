@@ -1,7 +1,9 @@
 //! Messages that another program publishes on a shard's stream are detected, and the feed stays correct.
 
+use futures::future::join_all;
 use noetl_testkit::feed::assert_exactly;
 use noetl_testkit::{Deployment, eventually};
+use tokio_util::sync::CancellationToken;
 
 const EVENTS: i64 = 20_000;
 
@@ -57,4 +59,34 @@ async fn the_tailer_finds_the_last_batch_before_foreign_messages_after_a_loss() 
     eventually("the epoch increases", async || (deployment.epoch().await == 2).then_some(())).await;
     deployment.until_published(usize::try_from(EVENTS + 100).unwrap()).await;
     assert_exactly(&deployment.published().await, &deployment.committed().await);
+}
+
+/// Between the look at the end of the stream and the arrival of an event, there is always another message.
+#[tokio::test]
+async fn a_stream_that_other_messages_fill_all_the_time_is_reported_and_the_feed_continues_after_them() {
+    let deployment = Deployment::start(1).await;
+    let _server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    deployment.commit(7, 1..=1).await;
+    deployment.until_published(1).await;
+    let enough = CancellationToken::new();
+    let publish = async {
+        let (context, _) = deployment.broker().await;
+        while !enough.is_cancelled() {
+            let sent = (0..10).map(async |_| {
+                context.publish("noetl.events.foreign", "not an event".into()).await.unwrap().await.unwrap();
+            });
+            join_all(sent).await;
+        }
+    };
+    let look = async {
+        deployment.commit(7, 2..=3).await;
+        eventually("the feed says why it does not continue", async || {
+            deployment.last_error().await?.contains("other messages arrive all the time").then_some(())
+        })
+        .await;
+        enough.cancel();
+    };
+    tokio::join!(publish, look);
+    deployment.until_all_published().await;
 }

@@ -19,7 +19,7 @@ async fn start() -> (Deployment, Server, jetstream::Context) {
 }
 
 async fn publish(context: &jetstream::Context, epoch: Option<i32>, payload: String) {
-    let mark = |epoch| Mark { epoch, batch: 1, index: 0, span: None, owner: None, discard: None }.headers();
+    let mark = |epoch| Mark { epoch, batch: 1, id: None, index: 0, span: None, owner: None, discard: None }.headers();
     let headers: HeaderMap = epoch.map(mark).unwrap_or_default();
     let subject = "noetl.events.call.done";
     context.publish_with_headers(subject, headers, payload.into()).await.unwrap().await.unwrap();

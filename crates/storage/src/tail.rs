@@ -39,6 +39,8 @@ pub struct TailCursor {
     pub target: Option<TxSnapshot>,
     /// Number of the latest batch.
     pub batch: i64,
+    /// Random number of the batch that is being published; `None` if an earlier version has fixed it.
+    pub batch_id: Option<i64>,
     /// Epoch of the feed. It is raised when positions in the stream become invalid.
     pub feed_epoch: i32,
     /// Last sequence of the stream when the last batch was completed.
@@ -49,6 +51,8 @@ pub struct TailCursor {
     pub history: History,
     /// Identity of the feed, and of this database.
     pub owner: FeedOwner,
+    /// OID of this database.
+    pub database_oid: u32,
     /// Start time of the PostgreSQL server in microseconds since 1970.
     pub server_started: i64,
     /// Messages that another state of this database published. `None` after the next events were published.
@@ -73,15 +77,15 @@ pub struct Overlap {
 pub enum History {
     /// The same database.
     Same,
-    /// A promoted standby, or a recovery to a point in time. Transaction ids continue from there.
+    /// A promoted standby, a recovery to a point in time, or a copy on the same server. Transaction ids continue from there.
     Continued,
     /// Another database, such as a restored dump. Its transaction ids are unrelated to the cursor's.
     Other,
 }
 
 impl History {
-    /// Returns the relation. `other` is true if the server or its transaction ids differ, and `continued` if the timeline
-    /// differs. An upgrade changes both and keeps the data.
+    /// Returns the relation. `other` is true if the server or its transaction ids differ, and `continued` if the
+    /// timeline or the OID of the database differs. An upgrade changes both and keeps the data.
     pub(super) fn of(upgraded: bool, other: bool, continued: bool) -> Self {
         match (other, continued) {
             _ if upgraded => Self::Same,
@@ -140,9 +144,10 @@ pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError>
         while !backfill && tail_foreign_ids::assign_own(&mut connection, 0).await? > 0 {}
         let insert = sqlx::query!(
             "WITH begun AS (
-                 INSERT INTO noetl.tail_cursor (origin, done, system_identifier, timeline)
+                 INSERT INTO noetl.tail_cursor (origin, done, system_identifier, timeline, database_oid)
                  SELECT origin, done, system_identifier,
-                        ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer
+                        ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer,
+                        (SELECT oid FROM pg_database WHERE datname = current_database())
                  FROM (SELECT CASE WHEN empty OR $3 THEN '4:4:' WHEN $1 THEN '3:3:' ELSE now END::pg_snapshot AS origin,
                               CASE WHEN empty THEN '5:5:' WHEN $3 THEN '4:4:' WHEN $1 THEN '3:3:' ELSE now
                               END::pg_snapshot AS done
@@ -197,10 +202,12 @@ async fn skip_moved(connection: &mut PgConnection) -> sqlx::Result<bool> {
 pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Option<TailCursor>, StorageError> {
     let update = sqlx::query!(
         r#"UPDATE noetl.tail_cursor AS cursor
-           SET fence = fence + 1, lease_owner = $1, lease_until = now() + make_interval(secs => $2), updated_at = now()
-           FROM pg_control_system() AS control
+           SET fence = fence + 1, lease_owner = $1, lease_until = now() + make_interval(secs => $2), updated_at = now(),
+               database_oid = coalesce(database_oid, here.oid)
+           FROM pg_control_system() AS control,
+                (SELECT oid FROM pg_database WHERE datname = current_database()) AS here
            WHERE lease_until < now() OR lease_until > now() + 2 * make_interval(secs => $2) OR lease_owner = $1
-           RETURNING fence, origin::text AS "origin!", done::text AS "done!", target::text, batch, feed_epoch,
+           RETURNING fence, origin::text AS "origin!", done::text AS "done!", target::text, batch, batch_id, feed_epoch,
                      last_sequence, stream_created, feed_id, overlap_from, discard_from, discard_to,
                      control.system_identifier AS "here!",
                      ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer AS "timeline_here!",
@@ -208,7 +215,8 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
                      control.system_identifier <> cursor.system_identifier AS "moved!",
                      pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot()) AS "ahead!",
                      ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer <> cursor.timeline
-                         AS "continued!""#,
+                         OR cursor.database_oid <> here.oid AS "continued!",
+                     here.oid AS "oid_here!""#,
         owner,
         seconds,
     );
@@ -226,6 +234,7 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
         done: parse(shard, &row.done)?,
         target: row.target.map(|target| parse(shard, &target)).transpose()?,
         batch: row.batch,
+        batch_id: row.batch_id,
         feed_epoch: row.feed_epoch,
         last_sequence: row.last_sequence,
         stream_created: row.stream_created,
@@ -235,6 +244,7 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
             system_identifier: row.here,
             timeline: row.timeline_here,
         },
+        database_oid: row.oid_here.0,
         server_started: row.started,
         overlap: overlap(row.overlap_from, row.discard_from, row.discard_to),
     }))
@@ -304,8 +314,10 @@ pub async fn rewind(shard: &Database, back: &TailCursor, restored: bool) -> Resu
                  feed_epoch = $6, origin = $7::text::pg_snapshot, stream_created = $8, progress_batch = NULL,
                  system_identifier = control.system_identifier,
                  timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer,
-                 overlap_from = $9, discard_from = $10, discard_to = $11, updated_at = now()
-             FROM pg_control_system() AS control
+                 overlap_from = $9, discard_from = $10, discard_to = $11, updated_at = now(),
+                 database_oid = here.oid, batch_id = $13
+             FROM pg_control_system() AS control,
+                  (SELECT oid FROM pg_database WHERE datname = current_database()) AS here
              WHERE fence = $1
              RETURNING fence
          ), renumbered AS (
@@ -327,6 +339,7 @@ pub async fn rewind(shard: &Database, back: &TailCursor, restored: bool) -> Resu
         back.overlap.map(|overlap| overlap.discard_from),
         back.overlap.map(|overlap| overlap.discard_to),
         restored,
+        back.batch_id,
     );
     Ok(shard.run(update.execute(shard.leases())).await?.rows_affected() == 1)
 }

@@ -44,6 +44,8 @@ pub(super) const SMALL: i64 = 2_000;
 pub struct FixedBatch {
     /// Its number.
     pub number: i64,
+    /// A random number, by which its messages are recognised.
+    pub id: i64,
     /// Whether NoETL's tailer publishes from this database, or did so earlier. It stores its position before its first
     /// publish, so `false` also means that it has published no event of the batch.
     pub noetl_publishes: bool,
@@ -222,9 +224,9 @@ impl TailSession {
                 let update = sqlx::query!(
                     r#"UPDATE noetl.tail_cursor
                        SET done = $3::text::pg_snapshot, target = $4::text::pg_snapshot, batch = batch + 1,
-                           last_sequence = $5, updated_at = now()
+                           batch_id = hashtextextended(gen_random_uuid()::text, 0), last_sequence = $5, updated_at = now()
                        WHERE ctid = $2::text::tid AND fence = $1 AND target IS NULL
-                       RETURNING ctid::text AS "location!", batch AS number,
+                       RETURNING ctid::text AS "location!", batch AS number, batch_id AS "id!",
                                  EXISTS (SELECT FROM noetl.stream_cursor WHERE name = $6) AS "noetl_publishes!""#,
                     *fence,
                     location,
@@ -236,8 +238,11 @@ impl TailSession {
                 let updated = update.fetch_optional(&mut *connection).await?;
                 row.note(updated.as_ref().map(|updated| updated.location.clone()));
                 if let Some(updated) = updated {
-                    let (number, noetl_publishes) = (updated.number, updated.noetl_publishes);
-                    return Ok(Some(FixedBatch { number, noetl_publishes }));
+                    return Ok(Some(FixedBatch {
+                        number: updated.number,
+                        id: updated.id,
+                        noetl_publishes: updated.noetl_publishes,
+                    }));
                 }
             }
             Ok(None)

@@ -35,7 +35,8 @@ pub(super) async fn adopt(shard: &Database, fence: i64) -> Result<bool, StorageE
     let update = sqlx::query!(
         "UPDATE noetl.tail_cursor
          SET system_identifier = control.system_identifier,
-             timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer, updated_at = now()
+             timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer, updated_at = now(),
+             database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())
          FROM pg_control_system() AS control
          WHERE fence = $1",
         fence,

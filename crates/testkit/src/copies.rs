@@ -67,11 +67,21 @@ pub async fn until_replayed(deployment: &Deployment, standby: &Postgres) {
 /// Copies the databases of one server to another by `pg_dump`, and changes the deployment to the copy.
 pub async fn restore(deployment: &mut Deployment, from: &Postgres, to: &Postgres) {
     let name = database(deployment);
-    to.create_databases(std::slice::from_ref(&name)).await.unwrap();
-    let command = format!("pg_dump '{}' | psql -qX -v ON_ERROR_STOP=1 '{}'", from.dsn(&name), to.dsn(&name));
+    copy_database(from, &name, to, &name).await;
+    switch_server(deployment, to);
+}
+
+/// Copies the database of a deployment by `pg_dump` to a new database on its server. Returns the address of the copy.
+pub async fn copy_beside(deployment: &Deployment, server: &Postgres, copy: &str) -> String {
+    copy_database(server, &database(deployment), server, copy).await;
+    server.dsn(copy)
+}
+
+async fn copy_database(from: &Postgres, name: &str, to: &Postgres, copy: &str) {
+    to.create_databases(&[copy.to_owned()]).await.unwrap();
+    let command = format!("pg_dump '{}' | psql -qX -v ON_ERROR_STOP=1 '{}'", from.dsn(name), to.dsn(copy));
     let output = Command::new("sh").args(["-c", &command]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    switch_server(deployment, to);
 }
 
 /// Changes the deployment to the same database on another server. The deployment has no separate shards.

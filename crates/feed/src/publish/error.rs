@@ -1,5 +1,6 @@
 //! Errors of publishing to the event stream.
 
+use super::rivals::Leader;
 use noetl_domain::feed::FeedOwner;
 use noetl_storage::error::StorageError;
 
@@ -34,7 +35,7 @@ pub enum PublishError {
 
 /// Reason for which a leader must not publish, although it holds the lease.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StandBack {
+pub(super) enum StandBack {
     /// The stream belongs to another feed.
     #[error(
         "the stream {stream} belongs to another feed ({}, system identifier {}); give this deployment streams of its own \
@@ -49,18 +50,19 @@ pub enum StandBack {
     },
     /// Another copy of the database publishes the same feed.
     #[error(
-        "another copy of this database publishes to the stream {stream}: it has the system identifier {} and the \
-         timeline {}, this one has {} and {}; stop the servers of the copy that is not needed, or give a copy streams of \
-         its own with NOETL_EVENT_STREAM_PREFIX",
-        .other.system_identifier, .other.timeline, .this.system_identifier, .this.timeline
+        "another copy of this database publishes to the stream {stream}: it has the system identifier {}, the timeline {} \
+         and the database OID {}, this one has {}, {} and {}; stop the servers of the copy that is not needed, or give a \
+         copy streams of its own with NOETL_EVENT_STREAM_PREFIX",
+        .other.owner.system_identifier, .other.owner.timeline, .other.database,
+        .this.owner.system_identifier, .this.owner.timeline, .this.database
     )]
     Rival {
         /// Name of the stream.
         stream: String,
-        /// The other copy.
-        other: FeedOwner,
-        /// The database of this leader.
-        this: FeedOwner,
+        /// Leader of the other copy.
+        other: Leader,
+        /// This leader.
+        this: Leader,
     },
 }
 

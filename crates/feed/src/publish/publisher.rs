@@ -61,6 +61,8 @@ pub struct Batch {
     pub epoch: i32,
     /// Number of the batch.
     pub number: i64,
+    /// Random number of the batch.
+    pub id: Option<i64>,
     /// Snapshot at which it starts.
     pub done: TxSnapshot,
     /// Snapshot at which it ends.
@@ -243,8 +245,13 @@ impl Publisher {
     pub async fn last_stored(&self, first: u64, last: u64) -> Result<(Option<Stored>, Foreign), PublishError> {
         let mut foreign = Foreign::default();
         let state = self.state().await?;
-        for sequence in (first.max(state.first_sequence)..=last).rev() {
-            match self.message(sequence).await? {
+        let first = first.max(state.first_sequence);
+        // The last message is ours, unless other programs publish.
+        let alone = futures::stream::iter(first.max(last)..=last).then(|sequence| self.numbered(sequence));
+        let others = futures::stream::iter((first..last).rev()).map(|sequence| self.numbered(sequence));
+        let mut slots = std::pin::pin!(alone.chain(others.buffered(READS_IN_FLIGHT)));
+        while let Some((sequence, slot)) = slots.try_next().await? {
+            match slot {
                 Slot::Empty => self.check_missing(sequence, &state).await?,
                 Slot::Foreign(owner) => foreign.add(owner),
                 Slot::Ours(stored) => return Ok((Some(*stored), foreign)),
@@ -267,6 +274,10 @@ impl Publisher {
             self.check_missing(sequence, &self.state().await?).await?;
         }
         Ok(slot)
+    }
+
+    async fn numbered(&self, sequence: u64) -> Result<(u64, Slot), PublishError> {
+        Ok((sequence, self.message(sequence).await?))
     }
 
     /// Returns the content of a sequence.
@@ -410,7 +421,8 @@ struct TypeSubject {
 fn mark(batch: &Batch, index: u64) -> Mark {
     let span = (index == 0).then(|| (batch.done.clone(), batch.target.clone()));
     let discard = batch.discard.filter(|_| index == 0);
-    Mark { epoch: batch.epoch, batch: batch.number, index, span, owner: Some(batch.owner), discard }
+    let &Batch { epoch, number, id, owner, .. } = batch;
+    Mark { epoch, batch: number, id, index, span, owner: Some(owner), discard }
 }
 
 fn message_id(event: &EventPayload, epoch: i32, distinct: bool) -> String {

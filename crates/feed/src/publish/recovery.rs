@@ -23,6 +23,7 @@ use tokio::time::sleep;
 
 use crate::publish::error::{PublishError, StandBack};
 use crate::publish::publisher::{Publisher, Stored, StreamEnd};
+use crate::publish::rivals::Leader;
 use crate::publish::tailer::{LeadershipLost, Tailer};
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_runtime::clock;
@@ -236,7 +237,8 @@ impl Tailer {
             ..cursor
         };
         if let Some((first, (done, target))) = with_span(publisher, last).await? {
-            (back.done, back.target, back.batch) = (done, Some(target), first.mark.batch);
+            (back.done, back.target) = (done, Some(target));
+            (back.batch, back.batch_id) = (first.mark.batch, first.mark.id);
             back.last_sequence = first.sequence.saturating_sub(1).cast_signed();
         }
         tracing::error!(
@@ -271,13 +273,14 @@ impl Tailer {
 }
 
 /// Returns true if a tailer with this cursor published the stream's last message: it is a message of the batch that is
-/// being published. Earlier versions did not write the database into a message.
+/// being published. Earlier versions did not write the database, nor the random number of the batch, into a message.
 fn is_explained(end: &StreamEnd, cursor: &TailCursor) -> bool {
     end.last.as_ref().is_none_or(|Stored { mark, .. }| {
         cursor.target.is_some()
             && mark.epoch <= cursor.feed_epoch
             && mark.batch <= cursor.batch
             && mark.owner.is_none_or(|owner| owner == cursor.owner)
+            && mark.id.is_none_or(|id| cursor.batch_id == Some(id))
     })
 }
 
@@ -287,7 +290,8 @@ fn check_rival(publisher: &Publisher, cursor: &TailCursor, last: &Stored) -> Res
     let promoted = last.mark.owner.filter(|owner| owner.replaces(&cursor.owner));
     match promoted {
         Some(other) if clock::now() - last.stored_at < RIVAL_SILENCE => {
-            Err(StandBack::Rival { stream: publisher.stream_name(), other, this: cursor.owner })
+            let this = Leader::of(cursor);
+            Err(StandBack::Rival { stream: publisher.stream_name(), other: Leader { owner: other, ..this }, this })
         }
         _ => Ok(()),
     }

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::publish::error::{PublishError, broker};
 use noetl_domain::feed::FeedOwner;
+use noetl_storage::tail::TailCursor;
 
 /// Time for which a leader waits for the answers of others.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -25,14 +26,21 @@ const PATIENCE: Duration = Duration::from_millis(300);
 pub(super) struct Leader {
     /// Database for which it publishes.
     pub(super) owner: FeedOwner,
+    /// OID of the database. It distinguishes the databases of one server.
+    pub(super) database: u32,
     /// Start time of the PostgreSQL server in microseconds since 1970. It distinguishes copies of a server's files, which
     /// have the same system identifier and timeline.
     pub(super) started: i64,
 }
 
 impl Leader {
+    /// Returns the leader with this cursor.
+    pub(super) fn of(cursor: &TailCursor) -> Self {
+        Self { owner: cursor.owner, database: cursor.database_oid, started: cursor.server_started }
+    }
+
     fn to_payload(self, leads: bool) -> String {
-        format!("{} {} {}", if leads { LEADS } else { ASKS }, self.started, self.owner)
+        format!("{} {} {} {}", if leads { LEADS } else { ASKS }, self.started, self.owner, self.database)
     }
 
     /// Returns true if `other` publishes the same feed for another copy of the database.
@@ -40,13 +48,19 @@ impl Leader {
         self.owner.feed == other.owner.feed && self != other
     }
 
+    /// Returns true if the server was promoted from a standby of the other one, or of the same primary.
+    fn replaces(&self, other: &Self) -> bool {
+        self.database == other.database && self.owner.replaces(&other.owner)
+    }
+
     /// Returns true if this leader continues although `other` leads too.
     fn precedes(&self, other: &Self) -> bool {
-        if self.owner.replaces(&other.owner) || other.owner.replaces(&self.owner) {
-            return self.owner.replaces(&other.owner);
+        if self.replaces(other) || other.replaces(self) {
+            return self.replaces(other);
         }
         // Both started at the same moment. Any order will do, if both compare in the same way.
-        let order = |leader: &Self| (leader.owner.system_identifier, leader.owner.timeline, leader.started);
+        let order =
+            |leader: &Self| (leader.owner.system_identifier, leader.owner.timeline, leader.database, leader.started);
         order(self) < order(other)
     }
 }
@@ -69,7 +83,9 @@ fn read(payload: &[u8]) -> Option<Introduction> {
         _ => return None,
     };
     let started = parts.next()?.parse().ok()?;
-    Some(Introduction { leader: Leader { owner: parts.next()?.parse().ok()?, started }, leads })
+    let (owner, database) = parts.next()?.rsplit_once(' ')?;
+    let leader = Leader { owner: owner.parse().ok()?, database: database.parse().ok()?, started };
+    Some(Introduction { leader, leads })
 }
 
 /// Answers of one leader to others of its feed.
@@ -106,7 +122,7 @@ impl Rivals {
             if !self.me.is_rival(&leader) {
                 continue;
             }
-            if leader.owner.replaces(&self.me.owner) || (leads && leader.precedes(&self.me)) {
+            if leader.replaces(&self.me) || (leads && leader.precedes(&self.me)) {
                 return Ok(leader);
             }
             self.reply(message).await?;
@@ -132,7 +148,7 @@ async fn ask(client: &Client, subject: &Subject, me: Leader) -> Result<Option<Le
             break;
         }
         let leader = read(&reply.payload).map(|introduction| introduction.leader);
-        if let Some(leader) = leader.filter(|leader| me.is_rival(leader) && !me.owner.replaces(&leader.owner)) {
+        if let Some(leader) = leader.filter(|leader| me.is_rival(leader) && !me.replaces(leader)) {
             return Ok(Some(leader));
         }
     }
@@ -145,7 +161,7 @@ mod tests {
     use noetl_domain::feed::FeedId;
 
     fn leader(system_identifier: i64, timeline: i32, started: i64) -> Leader {
-        Leader { owner: FeedOwner { feed: FeedId::new(1), system_identifier, timeline }, started }
+        Leader { owner: FeedOwner { feed: FeedId::new(1), system_identifier, timeline }, database: 5, started }
     }
 
     #[test]
@@ -154,14 +170,15 @@ mod tests {
         for leads in [false, true] {
             assert_eq!(read(me.to_payload(leads).as_bytes()), Some(Introduction { leader: me, leads }));
         }
-        for text in ["", "leads", "leads x 1 2 3", "other 5 1 2 3", "leads 5 1 2"] {
+        for text in ["", "leads", "leads x 1 2 3 4", "other 5 1 2 3 4", "leads 5 1 2 3"] {
             assert_eq!(read(text.as_bytes()), None, "{text}");
         }
     }
 
     #[test]
     fn of_two_leaders_exactly_one_continues_and_a_promoted_server_goes_first() {
-        let all = [leader(7, 1, 50), leader(7, 2, 10), leader(7, 2, 60), leader(6, 1, 70)];
+        let copy = Leader { database: 6, ..leader(7, 1, 50) };
+        let all = [leader(7, 1, 50), leader(7, 2, 10), leader(7, 2, 60), leader(6, 1, 70), copy];
         for one in &all {
             assert!(!one.is_rival(one));
             for other in all.iter().filter(|other| *other != one) {

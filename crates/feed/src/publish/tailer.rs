@@ -47,6 +47,10 @@ const STANDBY_POLL: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// Interval of the checks whether a leader that stands back may publish.
 const STAND_BACK: Duration = Duration::from_secs(2);
+/// Time without progress after which a leader whose publishes are refused gives up, so that the cursor shows the reason.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
+/// Longest pause before a refused publish is tried again. The first attempt follows at once.
+const MAX_REFUSED_PAUSE: Duration = Duration::from_millis(50);
 /// Interval at which the connection to the broker is checked.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -95,6 +99,12 @@ pub(super) enum LeadershipLost {
     Reconnected,
     #[error("another copy of this database published to the stream")]
     Overtaken,
+    #[error(
+        "nothing could be appended to the stream {stream} for {} s, because other messages arrive all the time; find the \
+         client that publishes them",
+        REFUSED_FOR.as_secs()
+    )]
+    Refused { stream: String },
     #[error(transparent)]
     StandBack(#[from] StandBack),
     #[error(transparent)]
@@ -184,11 +194,9 @@ impl Tailer {
 
     /// Publishes as [`Self::publish`] does, unless another copy of the database does so.
     async fn publish_unless_rivals(&self, cursor: TailCursor) -> Result<std::convert::Infallible, LeadershipLost> {
-        let this = cursor.owner;
-        let me = Leader { owner: this, started: cursor.server_started };
-        let stand_back =
-            |leader: Leader| StandBack::Rival { stream: self.names.stream(self.shard), other: leader.owner, this };
-        let met = Rivals::meet(self.client.clone(), self.names.leaders(self.shard), me).await?;
+        let this = Leader::of(&cursor);
+        let stand_back = |other: Leader| StandBack::Rival { stream: self.names.stream(self.shard), other, this };
+        let met = Rivals::meet(self.client.clone(), self.names.leaders(self.shard), this).await?;
         let mut rivals = met.map_err(stand_back)?;
         tokio::select! {
             leader = rivals.answer() => Err(stand_back(leader?).into()),
@@ -301,7 +309,8 @@ impl Tailer {
                 cursor.last_sequence = end.sequence.cast_signed();
                 let fixed = session.fix_target(&next, cursor.last_sequence).await?;
                 let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
-                (cursor.batch, noetl_publishes) = (fixed.number, fixed.noetl_publishes);
+                (cursor.batch, cursor.batch_id, noetl_publishes) =
+                    (fixed.number, Some(fixed.id), fixed.noetl_publishes);
                 (cursor.done, cursor.target, end) =
                     (next.done, Some(next.target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
             } else {
@@ -350,12 +359,17 @@ impl Tailer {
     ) -> Result<FinishedBatch, LeadershipLost> {
         let (number, done) = (cursor.batch, cursor.done.clone());
         let discard = cursor.overlap.and_then(discard);
-        let batch = Batch { epoch: cursor.feed_epoch, number, done, target, owner: cursor.owner, discard };
+        let (epoch, id) = (cursor.feed_epoch, cursor.batch_id);
+        let batch = Batch { epoch, number, id, done, target, owner: cursor.owner, discard };
         let skip = turn.skip;
         let mut distinct = turn.noetl_publishes.then_some(0);
+        let (mut reached, mut since, mut refusals) = (0, Instant::now(), 0);
         loop {
             turn.foreign.found(self.shard, end.foreign);
             let BatchProgress { index, behind, gone } = BatchProgress::of(&end, number);
+            if index > reached {
+                (reached, since, refusals) = (index, Instant::now(), 0);
+            }
             let events = turn.session.read_batch(BatchRead {
                 done: &batch.done,
                 target: &batch.target,
@@ -376,6 +390,11 @@ impl Tailer {
                 Err(error @ PublishError::OutOfStep) => {
                     tracing::debug!(shard = self.shard, batch = number, after = end.sequence, index, %error, "tries again");
                     metrics::counter!("noetl_tailer_refused_total", "shard" => self.shard.to_string()).increment(1);
+                    if since.elapsed() > REFUSED_FOR {
+                        return Err(LeadershipLost::Refused { stream: turn.publisher.stream_name() });
+                    }
+                    sleep(MAX_REFUSED_PAUSE.min(Duration::from_millis(refusals))).await;
+                    refusals = 2 * refusals + 1;
                 }
                 // Earlier messages of this attempt may be duplicates too: not each has an acknowledgement of its own.
                 Err(PublishError::Duplicate(sequence)) => {

@@ -10,6 +10,7 @@ use noetl_domain::tx_snapshot::TxSnapshot;
 const FEED: &str = "Noetl-Feed";
 const DISCARD: &str = "Noetl-Discard";
 const PLACE: &str = "Noetl-Place";
+const BATCH_ID: &str = "Noetl-Batch-Id";
 const DONE: &str = "Noetl-Batch-Done";
 const TARGET: &str = "Noetl-Batch-Target";
 /// Separate headers for epoch, batch and index, as in older messages of a stream.
@@ -24,6 +25,8 @@ pub struct Mark {
     pub epoch: i32,
     /// Number of its batch.
     pub batch: i64,
+    /// Random number of its batch, which copies of the database do not have; `None` in older messages.
+    pub id: Option<i64>,
     /// Index in the batch, from 0.
     pub index: u64,
     /// Snapshots at which the batch starts and ends, on its first message only. They suffice to read the batch again.
@@ -54,6 +57,9 @@ impl Mark {
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static(PLACE), format!("{} {} {}", self.epoch, self.batch, self.index));
+        if let Some(id) = self.id {
+            headers.insert(HeaderName::from_static(BATCH_ID), format!("{id:016x}"));
+        }
         if let Some(owner) = self.owner {
             headers.insert(HeaderName::from_static(FEED), owner.to_string());
         }
@@ -106,6 +112,7 @@ impl Mark {
         Ok(Some(Self {
             epoch: number(PLACE, epoch)?,
             batch: number(PLACE, batch)?,
+            id: headers.get(BATCH_ID).map(|id| batch_id(id.as_str())).transpose()?,
             index: number(PLACE, index)?,
             span,
             owner: headers.get(FEED).map(|owner| number(FEED, owner.as_str())).transpose()?,
@@ -117,6 +124,11 @@ impl Mark {
 fn discard(range: &str) -> Result<Discard, MalformedMark> {
     let (from, to) = range.split_once(' ').ok_or_else(|| MalformedMark(DISCARD.to_owned()))?;
     Ok(Discard { from: number(DISCARD, from)?, to: number(DISCARD, to)? })
+}
+
+fn batch_id(text: &str) -> Result<i64, MalformedMark> {
+    let id = u64::from_str_radix(text, 16).map_err(|_| MalformedMark(BATCH_ID.to_owned()))?;
+    Ok(id.cast_signed())
 }
 
 fn place(headers: &HeaderMap) -> Result<Option<[&str; 3]>, MalformedMark> {
@@ -148,7 +160,7 @@ mod tests {
         let span = Some(("5:9:7".parse().unwrap(), "9:12:".parse().unwrap()));
         let owner = FeedOwner { feed: FeedId::new(1), system_identifier: 7_300_000_000_000_000_000, timeline: 3 };
         let discard = Some(Discard { from: 4, to: 9 });
-        let mark = Mark { epoch: 2, batch: 7, index: 0, span, owner: Some(owner), discard };
+        let mark = Mark { epoch: 2, batch: 7, id: Some(-5), index: 0, span, owner: Some(owner), discard };
         assert_eq!(Mark::parse(&mark.headers()), Ok(Some(mark.clone())));
         assert_eq!(Mark::parse(&HeaderMap::new()), Ok(None));
         assert_eq!(Mark::read_of(&mark.headers(), Some(FeedId::new(2))), None);
@@ -157,7 +169,9 @@ mod tests {
         }
         // The feed has a header of its own, so that servers of an earlier version can read the others.
         assert_eq!(mark.headers().get("Noetl-Place").map(|place| place.as_str().to_owned()), Some("2 7 0".to_owned()));
-        for (header, malformed) in [("Noetl-Feed", "1 2"), ("Noetl-Discard", "4"), ("Noetl-Discard", "4 x")] {
+        let malformed =
+            [("Noetl-Feed", "1 2"), ("Noetl-Discard", "4"), ("Noetl-Discard", "4 x"), ("Noetl-Batch-Id", "x")];
+        for (header, malformed) in malformed {
             let mut headers = mark.headers();
             headers.insert(header, malformed);
             assert!(Mark::parse(&headers).is_err(), "{header}: {malformed}");
@@ -171,7 +185,7 @@ mod tests {
         assert!(Mark::parse(&headers).is_err());
         headers.insert("Noetl-Batch", "7");
         headers.insert("Noetl-Batch-Index", "3");
-        let older = Mark { epoch: 2, batch: 7, index: 3, span: None, owner: None, discard: None };
+        let older = Mark { epoch: 2, batch: 7, id: None, index: 3, span: None, owner: None, discard: None };
         assert_eq!(Mark::parse(&headers), Ok(Some(older.clone())));
         assert!(older.is_of(FeedId::new(1)) && older.is_of(FeedId::new(2)));
         headers.insert("Noetl-Batch-Done", "9:5:");
