@@ -334,3 +334,31 @@ async fn a_batch_accepts_1_to_1000_requests() {
     }
     assert_executions(&deployment, 0).await;
 }
+
+/// A failover of a shard can lose an execution whose claim is settled in the cluster database.
+#[tokio::test]
+async fn a_repetition_starts_an_execution_that_its_shard_has_lost() {
+    let deployment = Deployment::start(2).await;
+    let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    let first = server.execute(message(Some(&inbox), "m-1")).await;
+    assert_eq!(first["outcome"], "STARTED");
+    let settled = "SELECT count(*) FROM noetl.subscription_dedup WHERE state = 1";
+    eventually("the claim is settled", async || (deployment.in_cluster(settled).await == 1).then_some(())).await;
+    for shard in 0..2 {
+        for table in ["outbox", "event", "execution"] {
+            let lose = format!("DELETE FROM noetl.{table} WHERE execution_id = {}", id(&first));
+            deployment.on_shard(shard, &lose).await;
+        }
+    }
+    let mut different = message(Some(&inbox), "m-1");
+    different["workload"] = json!({ "n": 2 });
+    let different = server.execute(different).await;
+    assert_eq!((&different["outcome"], &different["execution"]), (&json!("DUPLICATE"), &Value::Null));
+
+    let again = server.execute(message(Some(&inbox), "m-1")).await;
+    assert_eq!((&again["outcome"], id(&again)), (&json!("DUPLICATE"), id(&first)));
+    assert_executions(&deployment, 1).await;
+    let third = server.execute(message(Some(&inbox), "m-1")).await;
+    assert_eq!((&third["outcome"], id(&third)), (&json!("DUPLICATE"), id(&first)));
+    assert_executions(&deployment, 1).await;
+}

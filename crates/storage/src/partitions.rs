@@ -40,6 +40,14 @@ pub struct Partition {
     pub to: i64,
 }
 
+/// Returns whether retention may have dropped a log, given the partitions in their order: it is older than one of them,
+/// and none covers it.
+#[must_use]
+pub fn may_be_dropped(partitions: &[Partition], log: i64) -> bool {
+    let covered = partitions.iter().any(|partition| (partition.from..partition.to).contains(&log));
+    !covered && partitions.last().is_some_and(|last| log < last.to)
+}
+
 /// A range of ids that had no partition, and the result of the attempt to create one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnsuredPartition {

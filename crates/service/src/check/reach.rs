@@ -8,7 +8,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::shard::{ShardIndex, ShardMap};
 use noetl_runtime::causes::WithCauses;
 use noetl_storage::check;
-use noetl_storage::partitions::Partition;
+use noetl_storage::partitions::{Partition, may_be_dropped};
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
@@ -75,13 +75,9 @@ impl Reach {
         self.databases.index_of(Id::new(log))
     }
 
-    /// Returns whether retention may have dropped a log: it is older than a partition with bounds, and none covers it.
-    /// False for a log of a shard that is down.
+    /// Returns whether retention may have dropped a log. False for a log of a shard that is down.
     pub(super) fn may_be_dropped(&self, log: i64) -> bool {
-        self.partitions.get(&self.owner_of(log)).is_some_and(|partitions| {
-            let covered = partitions.iter().any(|partition| (partition.from..partition.to).contains(&log));
-            !covered && partitions.last().is_some_and(|last| log < last.to)
-        })
+        self.partitions.get(&self.owner_of(log)).is_some_and(|partitions| may_be_dropped(partitions, log))
     }
 
     /// Returns which of these executions and subscriptions do not exist on their shards. Leaves out those of shards that

@@ -4,19 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::future::join_all;
 
 use super::Executions;
 use super::audits::{self, AuditedDuplicate};
 use super::claims::KeyClaim;
 use super::create::Failures;
 use super::start::{DedupKey, Results, Start};
+use crate::shards::by_shard;
 use noetl_domain::execution::{Creation, dedup_scope};
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::{Caller, DEFAULT, Scope};
 use noetl_runtime::causes::WithCauses;
 use noetl_runtime::clock;
+use noetl_storage::check;
 use noetl_storage::dedup::{self, ClaimRow, CurrentClaim};
+use noetl_storage::error::StorageError;
 use noetl_storage::executions::ExecutionRow;
+use noetl_storage::partitions::may_be_dropped;
+use noetl_storage::pools::Database;
 use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
 use noetl_use_cases::executions::{ReadDedupClaims, check_key};
 
@@ -30,6 +36,8 @@ pub(super) struct ClaimedExecution {
     pub(super) created: Option<ExecutionRow>,
     /// Whether another call reserved the key, so that the execution may not exist yet.
     pub(super) reserved: bool,
+    /// A repetition of the request whose claim is settled. With it, the execution is created again if its shard lost it.
+    pub(super) repeated: Option<Arc<Creation>>,
     /// Position of the request that starts the execution; `None`: a request of another call starts it.
     pub(super) starter: Option<usize>,
     /// The duplicate requests.
@@ -95,6 +103,7 @@ impl Executions {
                     creation: Some(start.creation),
                     created: None,
                     reserved: false,
+                    repeated: None,
                     starter: Some(start.position),
                     duplicates: Vec::new(),
                     key: None,
@@ -121,6 +130,29 @@ impl Executions {
             Err(error) => groups.values().for_each(|group| fail(group, &error, results)),
         }
         claimed
+    }
+
+    /// Plans the creation of executions that their shards have lost, in a failover for example, although their claims are
+    /// settled: the request is there again. The response to a repetition does not depend on the shard otherwise, so one
+    /// that can't be reached is skipped. An execution that retention may have dropped is not created again.
+    pub(super) async fn recreate_lost(&self, claimed: &mut [ClaimedExecution]) {
+        let repeated = claimed.iter().filter(|one| one.repeated.is_some()).map(|one| one.execution_id.get());
+        let by_shard = by_shard(&self.databases, repeated, |id| Id::new(*id));
+        let lost = join_all(by_shard.into_iter().map(async |(shard, ids)| {
+            let shard = &self.databases.shards()[usize::from(shard)];
+            lost(shard, &ids).await.unwrap_or_else(|error| {
+                tracing::debug!(database = %shard.name(), %error, "repeated executions can't be looked up now");
+                Vec::new()
+            })
+        }));
+        for id in lost.await.into_iter().flatten() {
+            let of_lost = claimed.iter_mut().filter(|one| one.execution_id.get() == id);
+            for (one, repeated) in of_lost.filter_map(|one| one.repeated.take().map(|repeated| (one, repeated))) {
+                tracing::warn!(execution = id, "creates an execution again that its shard has lost");
+                let execution_id = one.execution_id;
+                one.creation = Some(Arc::new(Creation { execution_id, ..Arc::unwrap_or_clone(repeated) }));
+            }
+        }
     }
 
     /// Settles the claims whose executions are created, in the background. If that fails, the next duplicate or the
@@ -176,6 +208,16 @@ impl Executions {
     }
 }
 
+/// Returns which of these executions do not exist, without those that retention may have dropped.
+async fn lost(shard: &Database, ids: &[i64]) -> Result<Vec<i64>, StorageError> {
+    let absent = check::executions::absent(shard, ids).await?;
+    if absent.is_empty() {
+        return Ok(absent);
+    }
+    let partitions = check::partitions(shard).await?;
+    Ok(absent.into_iter().filter(|id| !may_be_dropped(&partitions, *id)).collect())
+}
+
 /// Returns the claim of a key for the requests that have it.
 fn claim_of(key: &DedupKey, group: &[Start]) -> Option<KeyClaim> {
     let first = group.first()?;
@@ -193,7 +235,7 @@ fn claim_of(key: &DedupKey, group: &[Start]) -> Option<KeyClaim> {
 /// duplicates. A different request fails if it asks for that.
 fn classify_requests(key: DedupKey, group: Vec<Start>, claim: CurrentClaim, results: &mut Results) -> ClaimedExecution {
     let execution_id = claim.execution_id;
-    let (mut creation, mut starter, mut duplicates) = (None, None, Vec::new());
+    let (mut creation, mut repeated, mut starter, mut duplicates) = (None, None, None, Vec::new());
     for start in group {
         let differs = claim.request_hash.as_ref().map(|hash| *hash != start.request_hash);
         if start.creation.execution_id == execution_id {
@@ -202,10 +244,13 @@ fn classify_requests(key: DedupKey, group: Vec<Start>, claim: CurrentClaim, resu
             results.insert(start.position, Err(mismatch(&key, execution_id).into()));
         } else {
             duplicates.push(Duplicate { position: start.position, differs });
+            if !claim.reserved && differs == Some(false) {
+                repeated = Some(start.creation);
+            }
         }
     }
     let reserved = claim.reserved && creation.is_none();
-    ClaimedExecution { execution_id, creation, created: None, reserved, starter, duplicates, key: Some(key) }
+    ClaimedExecution { execution_id, creation, created: None, reserved, repeated, starter, duplicates, key: Some(key) }
 }
 
 fn fail(group: &[Start], error: &ServiceError, results: &mut Results) {

@@ -144,6 +144,7 @@ impl Executions {
     async fn run_starts(&self, starts: Vec<Start>, results: &mut Results, caller: &Caller) -> BTreeSet<usize> {
         let mut outdated = BTreeSet::new();
         let mut claimed = self.claim(starts, results, &mut outdated, caller).await;
+        self.recreate_lost(&mut claimed).await;
         crash_point::reach("execute.claimed");
         let creations = claimed.iter().filter_map(|one| one.creation.clone()).collect();
         let Creations { started, mut failed } = self.create(creations, caller.actor.as_ref()).await;
