@@ -84,7 +84,8 @@ pub(super) fn start_broker_tasks(
         if config.projector {
             let (client, projections) = (client.clone(), Projections::new(housekeeping.databases.clone()));
             let (names, stalls) = (config.stream_names.clone(), stalls.clone());
-            let projector = Projector { shard, client, names, projections, stalls };
+            let (databases, read_model) = (housekeeping.databases.clone(), housekeeping.read_model.clone());
+            let projector = Projector { shard, client, names, projections, databases, read_model, stalls };
             supervisor.start("projector", infallible(projector.run(supervisor.soft())));
         }
     }

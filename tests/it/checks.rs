@@ -218,6 +218,13 @@ async fn rows_that_contradict_their_logs_are_built_again() {
             ),
         ),
         (
+            "list row behind log",
+            format!(
+                "WITH old AS (UPDATE noetl.event SET created_at = created_at - interval '2 min' WHERE execution_id = {id})
+                 UPDATE noetl.execution SET last_event_id = last_event_id - 1 WHERE execution_id = {id}"
+            ),
+        ),
+        (
             "snapshot after log",
             format!(
                 "UPDATE noetl.projection_snapshot SET version = version + 1,

@@ -324,3 +324,59 @@ async fn a_projector_that_receives_nothing_while_the_stream_grows_is_not_ready()
     })
     .await;
 }
+
+/// Commits events of an execution without a projector, and has their messages expire before one runs.
+async fn expired_before_a_projector_ran(deployment: &Deployment, id: i64, first: i64, events: &[&str]) {
+    let publisher = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
+    let mut shard = deployment.shard(0).await;
+    for (offset, event_type) in (first..).zip(events) {
+        insert_step_event(&mut shard, id, offset, event_type, "{}", "{}").await;
+    }
+    deployment.until_all_published().await;
+    assert!(publisher.stop().await.success());
+    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
+    let (context, stream) = (jetstream::new(client), stream_of_shard_0(deployment).await);
+    let kept = stream.get_info().await.unwrap().config;
+    let mut short = kept.clone();
+    (short.max_age, short.duplicate_window) = (Duration::from_millis(200), Duration::from_millis(200));
+    context.update_stream(&short).await.unwrap();
+    eventually("the messages have expired", async || (stream.get_info().await.ok()?.state.messages == 0).then_some(()))
+        .await;
+    context.update_stream(&kept).await.unwrap();
+}
+
+/// Has passes over the logs carried out, which a server does every minute, until a query returns 0.
+async fn maintain_until_none(deployment: &Deployment, count: &str) {
+    eventually(count, async || {
+        assert!(deployment.command("maintain").output().await.unwrap().status.success());
+        (deployment.sum_over_shards(count).await == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_list_is_filled_from_the_logs_if_messages_expired_before_a_projector_ran() {
+    let deployment = Deployment::start(0).await;
+    let first = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
+    deployment.feeds_begun().await;
+    let id = first.start_execution().await;
+    let due = "SELECT 1 - count(*) FROM noetl.read_model_fill WHERE after_feed AND ended_at IS NOT NULL";
+    maintain_until_none(&deployment, due).await;
+    assert!(first.stop().await.success());
+
+    expired_before_a_projector_ran(&deployment, id, 5, &["step.enter", "step.exit"]).await;
+    let behind = "SELECT count(*) FROM noetl.execution AS listed
+                  WHERE last_event_id < (SELECT max(event_id) FROM noetl.event WHERE execution_id = listed.execution_id)";
+    assert_eq!(deployment.sum_over_shards(behind).await, 1);
+    let server = deployment.replica().await;
+    maintain_until_none(&deployment, behind).await;
+    assert!(server.stop().await.success());
+
+    // The consumer exists now, and has received nothing of these.
+    expired_before_a_projector_ran(&deployment, id, 7, &["ctx.updated", "playbook.completed"]).await;
+    assert_eq!(deployment.sum_over_shards(behind).await, 1);
+    let server = deployment.replica().await;
+    maintain_until_none(&deployment, behind).await;
+    let list = "{ executions(filter: { statuses: [COMPLETED] }) { nodes { id } } }";
+    assert_eq!(server.data(list, json!({})).await["executions"]["nodes"], json!([{ "id": id.to_string() }]));
+}

@@ -1,7 +1,7 @@
 //! Fill of the executions' list from the logs of a shard.
 //!
 //! Executions that NoETL's own server wrote have only a log, and no projector received the events from before the feed
-//! began. A restored database may lack states whose messages the projector has acknowledged. A pass over all logs advances
+//! began, or that expired before it ran. A restored database may lack states whose messages the projector has acknowledged. A pass over all logs advances
 //! each execution that the list lacks, or has without its last event, which stores its row and its snapshot. The pass is
 //! idempotent. Its position is stored after each page, so a crash repeats at most one page. Executions that start after
 //! the feed began are left to the projector.
@@ -16,7 +16,7 @@ use noetl_domain::tenant::Scope;
 use noetl_runtime::causes::WithCauses;
 use noetl_runtime::crash_point;
 use noetl_storage::pools::{Database, Databases};
-use noetl_storage::read_model::{Fill, FillLog, FillProgress};
+use noetl_storage::read_model::{self, Fill, FillLog, FillProgress};
 use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::projections::AdvanceProjections;
@@ -50,6 +50,11 @@ impl ReadModel {
     #[must_use]
     pub fn new(projections: Projections) -> Self {
         Self { projections }
+    }
+
+    /// Makes a pass over the logs of a shard due.
+    pub async fn request(&self, databases: &Databases, index: ShardIndex) -> Result<(), ServiceError> {
+        Ok(read_model::request(&databases.shards()[usize::from(index)]).await?)
     }
 
     /// Carries out the pass that is due on a shard, or continues it. Fails if a database is unavailable; the next call

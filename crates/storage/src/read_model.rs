@@ -40,6 +40,13 @@ pub struct FillLog {
     pub outdated: bool,
 }
 
+/// Makes a new pass due, although the last one has ended. One that runs goes on, and another one follows.
+#[tracing::instrument(level = "debug", name = "sql.read_model.request", skip_all, fields(database = %shard.name()))]
+pub async fn request(shard: &Database) -> Result<(), StorageError> {
+    shard.run(sqlx::query!("DELETE FROM noetl.read_model_fill").execute(shard.pool())).await?;
+    Ok(())
+}
+
 impl<'a> Fill<'a> {
     /// Takes the lock. `Ok(None)`: another process fills the list.
     #[tracing::instrument(level = "debug", name = "sql.read_model.take", skip_all, fields(database = %shard.name()))]
@@ -50,7 +57,7 @@ impl<'a> Fill<'a> {
 
     /// Returns the pass that is due: one that was interrupted, or a new one. A pass that began before the feed is
     /// repeated when the feed has begun, and without a feed every `repeat_seconds`. Another one is due after the feed was
-    /// bound to a restored database ([`super::tail::rewind`]). `Ok(None)`: none is due.
+    /// bound to a restored database ([`super::tail::rewind`]), and after [`request`]. `Ok(None)`: none is due.
     #[tracing::instrument(
         level = "debug", name = "sql.read_model.begin", skip_all,
         fields(database = %self.shard.name())

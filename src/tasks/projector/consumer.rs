@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, Config, PullConsumer, pull};
+use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::{ConsumerErrorKind, Stream};
 use tokio::time::sleep;
 
@@ -43,6 +44,18 @@ impl Receipts {
     pub(super) fn end(&self) {
         self.busy.store(false, Ordering::Relaxed);
     }
+}
+
+/// Returns the number of messages at the beginning of the stream that are gone and that no projector may have received:
+/// they expired or were deleted before.
+pub(super) async fn missed(stream: &Stream<()>) -> Result<u64, BoxError> {
+    let first = stream.get_info().await?.state.first_sequence;
+    let acknowledged = match stream.consumer_info(CONSUMER).await {
+        Ok(info) => info.ack_floor.stream_sequence,
+        Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => 0,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(if first > acknowledged + 1 { first - 1 } else { 0 })
 }
 
 /// Opens the consumer of a stream. Creates it if it does not exist, and corrects its settings.

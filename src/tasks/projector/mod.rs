@@ -8,6 +8,8 @@
 //! are current soon after its return, however long it was away. If an execution could not be advanced for another
 //! reason, its messages are returned to the broker and delivered again later, each time after a longer pause.
 //!
+//! Messages that expired before a projector received them are missed. Then a pass over the logs of the shard fills the list.
+//!
 //! Source subscriptions have logs too, but no state that is stored, so their events are only acknowledged.
 //!
 //! The consumer belongs to this product. If another program changes its settings, they are corrected. If the consumer
@@ -16,10 +18,12 @@
 mod consumer;
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::Acker;
+use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{self, AckKind, Message};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use serde::Deserialize;
@@ -37,6 +41,8 @@ use noetl_runtime::causes::WithCauses;
 use noetl_runtime::crash_point;
 use noetl_runtime::stalls::Stalls;
 use noetl_service::projections::Projections;
+use noetl_service::read_model::ReadModel;
+use noetl_storage::pools::Databases;
 use noetl_use_cases::projections::{AdvanceProjections, Advances};
 use plain_json::{self as json, Typed};
 
@@ -52,6 +58,8 @@ const PULL_EXPIRY: Duration = Duration::from_secs(20);
 /// Number of deliveries after which a message is given up if its execution can't be stored although the databases are
 /// available.
 const MAX_DELIVERIES: u32 = 8;
+/// Time from one look for missed messages to the next.
+const MISSED_EVERY: Duration = Duration::from_secs(10);
 /// Pause after a failure, and before a message is delivered again; the latter doubles up to [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(1);
 /// Longest pause before a message is delivered again.
@@ -70,6 +78,10 @@ pub struct Projector {
     pub names: StreamNames,
     /// Service that advances executions.
     pub projections: Projections,
+    /// All databases.
+    pub databases: Databases,
+    /// Fill of the executions' list.
+    pub read_model: ReadModel,
     /// Record of the tasks that make no progress.
     pub stalls: Stalls,
 }
@@ -137,8 +149,8 @@ impl Notification {
 impl Projector {
     /// Projects until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut logged = None;
-        while let Some(ended) = stop.run_until_cancelled(self.consume()).await {
+        let (mut logged, mut missed) = (None, 0);
+        while let Some(ended) = stop.run_until_cancelled(self.consume(&mut missed)).await {
             let reason = ended.err().map(|error| error.to_string());
             if reason.is_some() && reason != logged {
                 tracing::info!(shard = self.shard, reason, "the projector can't read its stream now");
@@ -148,15 +160,42 @@ impl Projector {
         }
     }
 
-    /// Processes messages until the consumer ends or fails, or another program changes its settings.
-    async fn consume(&self) -> Result<(), BoxError> {
+    /// Processes messages until the consumer ends or fails, or another program changes its settings. `missed` is the number
+    /// of missed messages for which a pass over the logs was requested.
+    async fn consume(&self, missed: &mut u64) -> Result<(), BoxError> {
         let stream = jetstream::new(self.client.clone()).get_stream_no_info(self.names.stream(self.shard)).await?;
+        // Before the consumer exists: if the request fails, the next attempt finds the same.
+        self.cover(consumer::missed(&stream).await?, missed).await?;
         let consumer = consumer::open(&stream).await?;
         let receipts = Receipts::default();
         tokio::select! {
             ended = self.process(&consumer, &receipts) => ended,
             Err(error) = consumer::watch(&stream, &consumer, &receipts, |reason| self.report(reason)) => Err(error),
+            Err(error) = self.watch_missed(&stream, missed) => Err(error),
         }
+    }
+
+    /// Looks for messages that expire while databases are unavailable.
+    async fn watch_missed(&self, stream: &Stream<()>, missed: &mut u64) -> Result<Infallible, BoxError> {
+        loop {
+            sleep(MISSED_EVERY).await;
+            self.cover(consumer::missed(stream).await?, missed).await?;
+        }
+    }
+
+    /// Has the list filled from the logs if messages were missed since the last request.
+    async fn cover(&self, found: u64, missed: &mut u64) -> Result<(), BoxError> {
+        if found > *missed {
+            self.read_model.request(&self.databases, self.shard).await?;
+            tracing::warn!(
+                shard = self.shard,
+                until = found,
+                "messages of the event stream were gone before a projector received them; the list of executions is filled \
+                 from the logs"
+            );
+            *missed = found;
+        }
+        Ok(())
     }
 
     /// Records or removes the reason why the projector makes no progress.

@@ -21,6 +21,8 @@ use noetl_use_cases::projections::AdvanceProjections;
 
 /// A window that ends within this number of seconds needs no claim. The clocks of two databases may differ.
 const MARGIN_SECONDS: f64 = 5.0;
+/// Age in seconds from which an event is missing in the row of its execution. The projector stores it long before.
+const OLD_EVENT_SECONDS: f64 = 60.0;
 
 pub(super) struct ListRows<'a> {
     pub(super) reach: &'a Reach,
@@ -46,7 +48,7 @@ impl Subject for ListRows<'_> {
 
     async fn examine(&self, keys: &[i64]) -> Result<Differences<Self>, ServiceError> {
         let own = self.reach.own(self.shard, keys.iter().copied());
-        let rows = executions::facts(self.database(), &own).await?;
+        let rows = executions::facts(self.database(), &own, OLD_EVENT_SECONDS).await?;
         let described: Vec<DescribedClaim> = rows.iter().filter_map(described_claim).collect();
         let unclaimed = claims::missing(self.reach.cluster(), &described, MARGIN_SECONDS).await?;
         let entries: BTreeSet<i64> = rows.iter().map(|row| row.catalog_id).filter(|id| *id != 0).collect();
@@ -67,6 +69,10 @@ impl Subject for ListRows<'_> {
                 (Some(end), Some(listed)) if listed > end => {
                     let description = format!("execution {id} on shard {}: {listed} is after {end}", self.shard);
                     add(Kind::ListRowAfterLog, description, None);
+                }
+                (Some(_), Some(listed)) if row.behind => {
+                    let description = format!("execution {id} on shard {}: ends with {listed}", self.shard);
+                    add(Kind::ListRowBehindLog, description, None);
                 }
                 _ => {}
             }
@@ -91,8 +97,8 @@ impl Subject for ListRows<'_> {
         claims::restore(self.reach.cluster(), &claims).await?;
         let unlogged: Vec<i64> = of(Kind::ListRowWithoutLog).map(|one| one.key).collect();
         executions::delete_unlogged(self.database(), &unlogged).await?;
-        let later: Vec<i64> = of(Kind::ListRowAfterLog).map(|one| one.key).collect();
-        build_again(self.database(), &later, repairer).await
+        let wrong = of(Kind::ListRowAfterLog).chain(of(Kind::ListRowBehindLog));
+        build_again(self.database(), &wrong.map(|one| one.key).collect::<Vec<i64>>(), repairer).await
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Kind {
     ListRowWithoutLog,
     /// A row of the executions' list is newer than its log.
     ListRowAfterLog,
+    /// A row of the executions' list lacks events of its log.
+    ListRowBehindLog,
     /// An execution's log has no row in the executions' list.
     LogWithoutListRow,
     /// A snapshot is newer than its log.
@@ -82,7 +84,7 @@ struct Texts {
 }
 
 /// Every kind, in the order of the report.
-const TEXTS: [Texts; 20] = [
+const TEXTS: [Texts; 21] = [
     Texts {
         kind: Kind::IdAfterRange,
         repair: Repair::Command,
@@ -151,6 +153,13 @@ const TEXTS: [Texts; 20] = [
         repair: Repair::Command,
         name: "list row after log",
         meaning: "a row of the executions' list includes an event after the end of its log",
+        action: "builds the row from the log",
+    },
+    Texts {
+        kind: Kind::ListRowBehindLog,
+        repair: Repair::Command,
+        name: "list row behind log",
+        meaning: "a row of the executions' list lacks an event that is older than a minute",
         action: "builds the row from the log",
     },
     Texts {

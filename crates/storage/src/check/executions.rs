@@ -22,6 +22,8 @@ pub struct ExecutionFacts {
     pub last_event_id: Option<i64>,
     /// Last event of the log; `None`: the log is empty.
     pub last_of_log: Option<i64>,
+    /// Whether the row lacks an event of the log for longer than the given age.
+    pub behind: bool,
     /// Start time.
     pub start_time: Option<DateTime<Utc>>,
     /// JSON of the dedup key in the meta of the started event.
@@ -39,12 +41,12 @@ pub async fn ids(pages: &mut Pages<'_>, after: i64, limit: i64) -> Result<Vec<i6
     pages.database.run(ids.fetch_all(&mut pages.connection)).await
 }
 
-/// Returns the rows with these ids.
+/// Returns the rows with these ids. A row that lacks an event is behind when the event is older than `old_seconds`.
 #[tracing::instrument(
     level = "debug", name = "sql.check.execution_facts", skip_all,
     fields(database = %shard.name(), count = ids.len(), first = ids.first())
 )]
-pub async fn facts(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionFacts>, StorageError> {
+pub async fn facts(shard: &Database, ids: &[i64], old_seconds: f64) -> Result<Vec<ExecutionFacts>, StorageError> {
     let facts = sqlx::query_as!(
         ExecutionFacts,
         r#"SELECT listed.execution_id, listed.catalog_id, listed.parent_execution_id, listed.tenant_id,
@@ -52,6 +54,9 @@ pub async fn facts(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionFacts>,
                   -- Subqueries, because the planner may read whole tables for a join.
                   (SELECT event_id FROM noetl.event WHERE execution_id = given.id
                    ORDER BY event_id DESC LIMIT 1) AS last_of_log,
+                  coalesce((SELECT created_at < now() AT TIME ZONE 'UTC' - make_interval(secs => $2) FROM noetl.event
+                            WHERE execution_id = given.id AND event_id > listed.last_event_id
+                            ORDER BY event_id LIMIT 1), false) AS "behind!",
                   CASE WHEN listed.start_time IS NOT NULL
                        THEN greatest(least(listed.start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   (SELECT (meta -> 'dedup')::text FROM noetl.event
@@ -60,6 +65,7 @@ pub async fn facts(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionFacts>,
            FROM unnest($1::bigint[]) AS given (id)
            CROSS JOIN LATERAL (SELECT * FROM noetl.execution WHERE execution_id = given.id LIMIT 1) AS listed"#,
         ids,
+        old_seconds,
     );
     shard.run(facts.fetch_all(shard.pool())).await
 }
