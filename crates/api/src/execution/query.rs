@@ -1,5 +1,7 @@
 //! Queries of executions.
 
+use std::sync::Arc;
+
 use async_graphql::{Context, ID, Object, Result};
 
 use super::dedup::DedupClaim;
@@ -34,12 +36,10 @@ impl ExecutionQuery {
     ) -> Result<Option<Execution>> {
         let id = parse_id("id", &id).map_err(field_error)?;
         let moment = at.map(|at| at.parse(id)).transpose().map_err(field_error)?;
-        let (execution, moment) = match (Execution::load(ctx, id).await?, moment) {
-            (Some(execution), Some(moment)) => (execution, moment),
-            (execution, _) => return Ok(execution),
-        };
+        let Some(moment) = moment else { return Execution::load(ctx, id).await };
+        let Some(execution) = Execution::read_row(ctx, id).await.map_err(field_error)? else { return Ok(None) };
         let past = ctx.data::<Services>()?.projections.at(id, moment, &scope(ctx)?).await.map_err(field_error)?;
-        Ok(past.map(|past| execution.in_state(past)))
+        Ok(past.map(|past| execution.in_state(Arc::new(past))))
     }
 
     /// Claim of a dedup key, which tells what became of the message with this key. Null if no request had the key. A

@@ -44,6 +44,11 @@ use noetl_storage::executions::{CurrentRow, ExecutionRow};
 use noetl_storage::snapshots::Projected;
 use noetl_use_cases::error::ServiceError;
 
+/// Fields that the list row shows and that change.
+const ROW_FIELDS: [&str; 3] = ["status", "statusText", "endedAt"];
+/// Fields that are read from the state.
+const STATE_FIELDS: [&str; 5] = ["eventCount", "progress", "context", "snapshot", "steps"];
+
 /// Parent of an execution: the object that started it.
 #[derive(Debug, Clone, Union)]
 pub enum ExecutionParent {
@@ -69,8 +74,8 @@ enum Moment {
     AsRead(Option<End>),
     /// The same, but the end has no reason.
     AsReadWithoutReason(Option<End>),
-    /// A moment in the past.
-    Past(Arc<Projected>),
+    /// The one of this state: a moment in the past, or the one in which a field of the state was read.
+    Of(Arc<Projected>),
 }
 
 /// The end of an execution has to be read from its log.
@@ -106,22 +111,35 @@ impl Execution {
         Self { row, moment: Moment::AsRead(end) }
     }
 
-    /// Returns the execution in a state of the past.
+    /// Returns the execution in a state.
     #[must_use]
-    pub fn in_state(self, past: Projected) -> Self {
-        let state = &past.projection.state;
+    pub fn in_state(self, projected: Arc<Projected>) -> Self {
+        let state = &projected.projection.state;
         let (status, end_time) = (state.status().as_str().to_owned(), state.end().map(|end| end.at));
-        Self { row: ExecutionRow { status, end_time, ..self.row }, moment: Moment::Past(Arc::new(past)) }
+        Self { row: ExecutionRow { status, end_time, ..self.row }, moment: Moment::Of(projected) }
     }
 
     /// Returns the execution with this id through the batch loader.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
-        let row = ctx.data::<BatchLoader>()?.load_one(ExecutionKey(id)).await.map_err(field_error)?;
-        Ok(row.transpose().map_err(field_error)?.map(Self::of_row))
+        Self::read(ctx, id).await.map_err(field_error)
     }
 
     /// Returns the execution with this id through the batch loader, or the use case's error.
     pub async fn read(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
+        let Some(execution) = Self::read_row(ctx, id).await? else { return Ok(None) };
+        if !selects_one_version(|field| ctx.look_ahead().field(field).exists()) {
+            return Ok(Some(execution));
+        }
+        // A field of the state reports the error.
+        let state = ctx.data_unchecked::<BatchLoader>().load_one(StateKey(id)).await.ok().flatten();
+        Ok(Some(match state {
+            Some(Ok(projected)) => execution.in_state(projected),
+            Some(Err(_)) | None => execution,
+        }))
+    }
+
+    /// Returns the execution with this id, without its state.
+    pub async fn read_row(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
         let row = ctx.data_unchecked::<BatchLoader>().load_one(ExecutionKey(id)).await?;
         Ok(row.transpose()?.map(Self::of_row))
     }
@@ -132,8 +150,8 @@ impl Execution {
 
     /// Returns the state, which is the current one unless the execution is shown in the past.
     async fn projected(&self, ctx: &Context<'_>) -> Result<Option<Arc<Projected>>> {
-        if let Moment::Past(past) = &self.moment {
-            return Ok(Some(Arc::clone(past)));
+        if let Moment::Of(projected) = &self.moment {
+            return Ok(Some(Arc::clone(projected)));
         }
         let state = ctx.data::<BatchLoader>()?.load_one(StateKey(self.key())).await.map_err(field_error)?;
         state.transpose().map_err(field_error)
@@ -142,7 +160,7 @@ impl Execution {
     /// Returns the end of an execution whose list row does not show it, if that is known.
     fn known_end(&self) -> std::result::Result<Option<&End>, NotRead> {
         match &self.moment {
-            Moment::Past(_) => Ok(None),
+            Moment::Of(_) => Ok(None),
             Moment::AsRead(end) | Moment::AsReadWithoutReason(end) => Ok(end.as_ref()),
             Moment::Now if Status::from_stored(&self.row.status).is_terminal() => Ok(None),
             Moment::Now => Err(NotRead),
@@ -233,8 +251,8 @@ impl Execution {
         if let Some(end) = self.end_not_in_list(ctx, true).await? {
             return Ok(end.error);
         }
-        if let Moment::Past(past) = &self.moment {
-            return Ok(past.projection.state.end().and_then(|end| end.error));
+        if let Moment::Of(projected) = &self.moment {
+            return Ok(projected.projection.state.end().and_then(|end| end.error));
         }
         let error = ctx.data::<BatchLoader>()?.load_one(ErrorKey(self.key())).await.map_err(field_error)?;
         Ok(error.transpose().map_err(field_error)?.flatten())
@@ -419,6 +437,21 @@ pub async fn executions(
     page: Page<ExecutionRow>,
     unavailable: Vec<ShardIndex>,
 ) -> ExecutionConnection {
+    let cursor = |execution: &Execution| time_cursor(CursorKind::Execution, execution.row.position());
+    if selects_one_version(|field| selects_item_field(ctx, field)) {
+        let keys = page.items.iter().map(|row| StateKey(Id::new(row.execution_id)));
+        // A field of the state reports the error.
+        let states = ctx.data_unchecked::<BatchLoader>().load_many(keys).await.unwrap_or_default();
+        let node = |row: ExecutionRow| {
+            let state = states.get(&StateKey(Id::new(row.execution_id)));
+            let execution = Execution::current(row);
+            match state {
+                Some(Ok(projected)) => execution.in_state(Arc::clone(projected)),
+                Some(Err(_)) | None => execution,
+            }
+        };
+        return ExecutionConnection::new(list, page, unavailable, node, cursor);
+    }
     let ends = ends_not_in_list(ctx, &page.items).await;
     let node = |row: ExecutionRow| match ends.as_ref().map(|ends| ends.get(&row.execution_id)) {
         Some(Some(Ok(end))) => Execution::listed(row, Some(end.clone())),
@@ -426,8 +459,14 @@ pub async fn executions(
         // A field that needs the end reports the error.
         None | Some(Some(Err(_))) => Execution::current(row),
     };
-    let cursor = |execution: &Execution| time_cursor(CursorKind::Execution, execution.row.position());
     ExecutionConnection::new(list, page, unavailable, node, cursor)
+}
+
+/// Returns whether fields of the list row and fields of the state are selected. The row may be older, so both are taken from
+/// the state.
+fn selects_one_version(selects: impl Fn(&str) -> bool) -> bool {
+    let [of_row, of_state] = [&ROW_FIELDS[..], &STATE_FIELDS[..]];
+    of_row.iter().any(|field| selects(field)) && of_state.iter().any(|field| selects(field))
 }
 
 /// Reads the ends of the executions of a page whose rows do not show them, by id; `None` if no selected field needs them,
@@ -437,7 +476,7 @@ async fn ends_not_in_list(
     rows: &[ExecutionRow],
 ) -> Option<HashMap<i64, std::result::Result<End, ServiceError>>> {
     let reason = selects_item_field(ctx, "error");
-    if !reason && !["status", "statusText", "endedAt"].into_iter().any(|field| selects_item_field(ctx, field)) {
+    if !reason && !ROW_FIELDS.into_iter().any(|field| selects_item_field(ctx, field)) {
         return None;
     }
     let open = rows.iter().filter(|row| !Status::from_stored(&row.status).is_terminal());
