@@ -12,7 +12,7 @@ use apollo_compiler::schema::{ExtendedType, InputObjectType};
 use async_graphql::indexmap::IndexMap;
 use async_graphql::{Name, Value, Variables};
 use bytes::Bytes;
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_json::value::RawValue;
 
@@ -22,7 +22,7 @@ use crate::given_variables::GivenVariables;
 use crate::operation_error::OperationError;
 use plain_json as json;
 
-/// Reads the variables of the selected operation. The result also has the variables that it does not declare, as trees.
+/// Reads the variables of the selected operation. Values that it does not declare are skipped.
 pub(super) fn read(
     given: &GivenVariables,
     syntax: &Document,
@@ -95,8 +95,11 @@ impl<'de> Visitor<'de> for TypedVariables<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Variables, A::Error> {
         let mut variables = Variables::default();
         while let Some(name) = members.next_key::<Name>()? {
-            let definition = self.definitions.iter().find(|definition| definition.name == *name);
-            let expected = definition.map(|definition| &*definition.ty);
+            let Some(definition) = self.definitions.iter().find(|definition| definition.name == *name) else {
+                members.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let expected = Some(&*definition.ty);
             let value = members.next_value_seed(TypedValue { source: self.source, expected, capacity: 0 })?;
             variables.insert(name, value);
         }
@@ -267,10 +270,16 @@ mod tests {
             ("ins", r#"[{"any": 1}, {"list": [2]}]"#, &["1", "2"]),
             ("ins", r#"{"any": 1}"#, &["1"]),
             ("other", r#"{"any": 1}"#, &[]),
-            ("undeclared", r#"{"any": 1}"#, &[]),
         ] {
             assert_eq!(carried(variable, text), expected, "{variable}: {text}");
         }
+    }
+
+    #[test]
+    fn variables_that_are_not_declared_are_skipped() {
+        let variables =
+            read_as("query ($any: Any) { f }", &Bytes::from(r#"{"other": {"any": [1]}, "any": 2, "v": 3}"#));
+        assert_eq!(variables.keys().map(Name::as_str).collect::<Vec<_>>(), ["any"]);
     }
 
     #[test]
@@ -292,9 +301,9 @@ mod tests {
         let given = GivenVariables::parse(r#"{"v": [1]}"#.to_owned()).unwrap();
         let carried = |operation| {
             let variables = read(&given, &syntax, Selected { query, operation }, &types()).unwrap();
-            matches!(variables["v"], Value::Binary(_))
+            variables.get("v").map(|value| matches!(value, Value::Binary(_)))
         };
-        assert_eq!([Some("A"), Some("B"), Some("C")].map(carried), [true, false, false]);
+        assert_eq!([Some("A"), Some("B"), Some("C")].map(carried), [Some(true), Some(false), None]);
     }
 
     fn any_json() -> impl Strategy<Value = serde_json::Value> {
@@ -329,10 +338,10 @@ mod tests {
     proptest! {
         #[test]
         fn variables_equal_those_of_a_plain_parser_when_their_texts_are_parsed(
-            values in proptest::collection::vec(any_json(), 7),
+            values in proptest::collection::vec(any_json(), 6),
             pretty in any::<bool>(),
         ) {
-            let names = ["any", "list", "deep", "in", "ins", "other", "undeclared"];
+            let names = ["any", "list", "deep", "in", "ins", "other"];
             let object: serde_json::Value =
                 names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), value)).collect();
             let text = if pretty { serde_json::to_string_pretty(&object) } else { serde_json::to_string(&object) };
