@@ -9,6 +9,7 @@
 #![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
 
 mod faults;
+mod histories;
 mod site;
 
 use std::sync::{Mutex, PoisonError};
@@ -81,6 +82,21 @@ async fn every_message_runs_once_and_nothing_is_left_behind_while_everything_fai
     let limit = Duration::from_secs(seconds * 4 + 600);
     let run = Box::pin(soak(seed, &rounds, &progress));
     assert!(tokio::time::timeout(limit, run).await.is_ok(), "the run did not end within {limit:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_message_runs_once_while_the_database_gets_another_history_at_random() {
+    let (seed, seconds) = (setting("NOETL_SOAK_SEED", SEED), setting("NOETL_SOAK_SECONDS", SECONDS));
+    let progress = Progress { seed, seconds, current: Mutex::new("preparation".to_owned()) };
+    eprintln!("NOETL_SOAK_SEED={seed} NOETL_SOAK_SECONDS={seconds}");
+    let limit = Duration::from_secs(seconds * 2 + 600);
+    let run = async {
+        let mut site = histories::Site::start(seed).await;
+        site.run(Duration::from_secs(seconds), |what| progress.now(what)).await;
+        progress.now("final checks".to_owned());
+        site.check().await;
+    };
+    assert!(tokio::time::timeout(limit, Box::pin(run)).await.is_ok(), "the run did not end within {limit:?}");
 }
 
 async fn soak(seed: u64, rounds: &[Round], progress: &Progress) {
