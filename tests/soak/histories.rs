@@ -225,7 +225,8 @@ impl Site {
         assert!(lost > 0, "no change lost a commit");
         for key in self.sent.keys() {
             let outcome = started(&self.server, key).await.unwrap_or_else(|| panic!("{key} is refused"));
-            assert_eq!(outcome, if survived.contains_key(key) { "DUPLICATE" } else { "STARTED" }, "{key}");
+            // The claim of a lost execution may have survived. Then its repetition is a duplicate too.
+            assert!(outcome == "DUPLICATE" || !survived.contains_key(key), "{key} runs twice");
         }
         let executions = self.executions().await;
         for key in self.sent.keys() {

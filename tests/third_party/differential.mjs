@@ -7,6 +7,8 @@
 // under a key of its own, without duplicates and directives. The documents of a universe select only its fields: with
 // aliases, duplicates, fragments and directives. It is read again after its documents; if its values have changed, they
 // are not compared.
+//
+// Of a live subscription, two readers of a document read the first item. They share its text.
 import { readFileSync } from 'node:fs';
 import * as g from 'graphql';
 import { expect, run } from './checks.mjs';
@@ -17,7 +19,9 @@ const PER_UNIVERSE = 100;
 const AT_ONCE = 16;
 const DEPTH = 3;
 /** Fields with measured values, which differ from one read to the next. */
-const MEASURED = /^(eventStream|replicas|shards)$|latency|^pool|seconds$/i;
+const MEASURED = /^(eventStream|replicas|shards|at)$|latency|^pool|seconds$/i;
+/** The cursor of a live item has the positions of all shards. */
+const differs = (type, field) => MEASURED.test(field) || (field === 'cursor' && !type.name.endsWith('Edge'));
 
 const schema = g.buildSchema(readFileSync(new URL('../../schema.graphql', import.meta.url), 'utf8'));
 
@@ -43,6 +47,33 @@ async function send(query, variables = {}) {
   const headers = { 'content-type': 'application/json', accept: 'application/json' };
   const response = await fetch(url, { method: 'POST', headers, body });
   return response.text();
+}
+
+/** Returns the first item of a live subscription, as server-sent events carry it. */
+async function firstItem(query, variables = {}) {
+  const ended = new AbortController();
+  const headers = { 'content-type': 'application/json', accept: 'text/event-stream' };
+  const body = JSON.stringify({ query, variables });
+  const response = await fetch(`${url}/stream`, { method: 'POST', headers, body, signal: ended.signal });
+  let text = '';
+  const decoder = new TextDecoder();
+  try {
+    for await (const chunk of response.body) {
+      text += decoder.decode(chunk, { stream: true });
+      const item = /^event: next\ndata: (.*)\n/m.exec(text);
+      if (item) return item[1];
+    }
+    return text;
+  } finally {
+    ended.abort();
+  }
+}
+
+const READERS = 2;
+/** Returns the responses of all readers of a document. */
+async function responses({ query, variables }) {
+  if (!query.startsWith('subscription')) return [await send(query, variables)];
+  return Promise.all(Array.from({ length: READERS }, () => firstItem(query, variables)));
 }
 
 async function data(query) {
@@ -78,6 +109,10 @@ async function rootArguments() {
     node: ids.map((id) => `id: ${id}`),
     nodes: [`ids: [${ids.join(', ')}]`],
     execution: executions.map((id) => `id: ${id}`),
+    executionUpdates: executions.map((id) => `id: ${id}`),
+    events: executions.map((id) => `filter: {executionIds: [${id}]}, start: {beginning: true}`),
+    executionListUpdates: [''],
+    subscriptionUpdates: [''],
   };
 }
 
@@ -86,13 +121,15 @@ let rootArgs = {};
 /** Returns the ways to write a field's arguments: `null` if there is none. */
 function waysToCall(parent, field) {
   const name = field.name;
-  if (parent === schema.getQueryType() && rootArgs[name]) return rootArgs[name].map((args) => ({ args, fails: false }));
+  if (isRoot(parent) && rootArgs[name]) return rootArgs[name].map((args) => ({ args, fails: false }));
+  if (parent === schema.getSubscriptionType()) return null;
   if (field.args.some(g.isRequiredArgument)) return null;
   if (!field.args.some((arg) => arg.name === 'first')) return [{ args: '', fails: false }];
   const page = (first) => ({ args: `first: ${first}`, fails: first === 0 });
   return [1, 2, 3, 0].map(page);
 }
 
+const isRoot = (type) => type === schema.getQueryType() || type === schema.getSubscriptionType();
 const possible = (type) => (g.isAbstractType(type) ? schema.getPossibleTypes(type) : [type]);
 
 /** Returns a random tree of the fields of a type: entries with the type on which they are selected. */
@@ -100,9 +137,9 @@ function universe(type, depth) {
   const entries = [];
   for (const on of new Set([type, ...possible(type)])) {
     if (g.isUnionType(on)) continue;
-    for (const field of sample(Object.values(on.getFields()), type === schema.getQueryType() ? 3 : 5)) {
+    for (const field of sample(Object.values(on.getFields()), isRoot(type) ? 3 : 5)) {
       const named = g.getNamedType(field.type);
-      const ways = MEASURED.test(field.name) ? null : waysToCall(on, field);
+      const ways = differs(on, field.name) ? null : waysToCall(on, field);
       if (!ways || (!g.isLeafType(named) && depth === 0)) continue;
       for (const way of sample(ways, 1.5)) {
         if (possible(on).some((object) => changing.has(key(object, field.name, way.args)))) continue;
@@ -184,6 +221,11 @@ class Writer {
     return `${alias}${call(name, args)}${this.directives()}${child ? ` { ${this.set(child, child.type, depth - 1)} }` : ''}`;
   }
 
+  /** Writes the field of a live subscription, which has exactly one. */
+  liveField({ name, args, child }) {
+    return `${chance(0.3) ? 'live: ' : ''}${call(name, args)} { ${this.set(child, child.type, DEPTH - 1)} }`;
+  }
+
   set(node, on, depth) {
     const fields = usable(node, on);
     const parts = [];
@@ -212,9 +254,10 @@ class Writer {
   }
 
   document(node) {
-    const set = this.set(node, node.type, DEPTH);
+    const isLive = node.type === schema.getSubscriptionType();
+    const set = isLive ? this.liveField(pick(node.entries)) : this.set(node, node.type, DEPTH);
     const declared = [...this.variables.keys()].map((name) => `$${name}: Boolean!`);
-    const head = declared.length > 0 ? `query (${declared.join(', ')}) ` : '';
+    const head = `${isLive ? 'subscription' : 'query'} ${declared.length > 0 ? `(${declared.join(', ')}) ` : ''}`;
     return { query: [`${head}{ ${set} }`, ...this.fragments].join('\n'), variables: Object.fromEntries(this.variables) };
   }
 }
@@ -257,6 +300,12 @@ function difference(text, expected) {
   return own === other ? null : `the response is ${own}\nnot ${other}`;
 }
 
+/** Returns what differs between the response of any reader and the expected one. */
+async function anyDifference(document, expected) {
+  const found = (await responses(document)).map((text) => difference(text, expected));
+  return found.find((one) => one) ?? found[0];
+}
+
 /** Returns a document without the fragments and variables that it does not use. */
 function used(document) {
   const names = new Set();
@@ -289,7 +338,7 @@ async function shrunk(document, values, failing) {
         valid = false;
       }
       if (!valid) continue;
-      const found = difference(await send(query, smallest.variables), reference(candidate, values, failing));
+      const found = await anyDifference(candidate, reference(candidate, values, failing));
       if (found) {
         [smallest, progress] = [candidate, true];
         break;
@@ -299,10 +348,23 @@ async function shrunk(document, values, failing) {
   return smallest;
 }
 
-const counts = { compared: 0, tooLarge: 0, changed: 0, refused: 0, withErrors: 0, withEmptyObjects: 0 };
+const counts = { compared: 0, tooLarge: 0, changed: 0, refused: 0, withErrors: 0, withEmptyObjects: 0, live: 0 };
 
-async function checkUniverse() {
-  const node = universe(schema.getQueryType(), DEPTH);
+/** Reads a whole universe. */
+async function readWhole(node) {
+  if (node.type !== schema.getSubscriptionType()) return JSON.parse(await send(`{ ${whole(node)} }`));
+  const read = { data: { __typename: node.type.name } };
+  for (const entry of node.entries) {
+    const item = await firstItem(`subscription { ${whole({ type: node.type, entries: [entry] }).replace('__typename ', '')} }`);
+    const { data: values, errors } = item.startsWith('{') ? JSON.parse(item) : { errors: item };
+    if (errors) return { errors };
+    Object.assign(read.data, values);
+  }
+  return read;
+}
+
+async function checkUniverse(root) {
+  const node = universe(root, DEPTH);
   if (usable(node, node.type).length === 0) return;
   const failing = new Set();
   const collect = ({ entries, type }) => {
@@ -312,19 +374,17 @@ async function checkUniverse() {
     }
   };
   collect(node);
-  const read = `{ ${whole(node)} }`;
-  const before = await send(read);
-  const { data: values, errors } = JSON.parse(before);
+  const { data: values, errors } = await readWhole(node);
   if (errors) {
     counts.tooLarge += 1;
     return;
   }
-  const { compared } = counts;
+  const { compared, live } = counts;
   const documents = Array.from({ length: PER_UNIVERSE }, () => new Writer().document(node));
   const differing = [];
   const one = async (document) => {
-    const text = await send(document.query, document.variables);
-    const refused = text.includes('"GRAPHQL_VALIDATION_FAILED"') && !text.startsWith('{"data"');
+    const texts = await responses(document);
+    const refused = texts[0].includes('"GRAPHQL_VALIDATION_FAILED"') && !texts[0].startsWith('{"data"');
     // The validation of graphql-js takes longer than all the rest.
     if (refused || chance(0.02)) {
       const isValid = g.validate(schema, g.parse(document.query)).length === 0;
@@ -335,9 +395,11 @@ async function checkUniverse() {
       return;
     }
     const expected = reference(document, values, failing);
-    const found = difference(text, expected);
+    const differences = texts.map((text) => difference(text, expected));
+    const found = differences.find((one) => one) ?? differences[0];
     if (found === undefined) counts.tooLarge += 1;
     else counts.compared += 1;
+    if (found !== undefined && texts.length > 1) counts.live += 1;
     if (expected.errors) counts.withErrors += 1;
     if (JSON.stringify(expected.data)?.includes('{}')) counts.withEmptyObjects += 1;
     if (found) differing.push([document, found]);
@@ -347,10 +409,10 @@ async function checkUniverse() {
     for (let next = waiting.pop(); next; next = waiting.pop()) await one(next);
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
-  const after = JSON.parse(await send(read)).data;
+  const after = (await readWhole(node)).data;
   if (JSON.stringify(after) !== JSON.stringify(values)) {
     counts.changed += 1;
-    counts.compared = compared;
+    [counts.compared, counts.live] = [compared, live];
     volatileKeys(values, after);
     return;
   }
@@ -367,9 +429,10 @@ await run(
       rootArgs = await rootArguments();
       for (let universes = 0; counts.compared < DOCUMENTS; universes += 1) {
         expect(universes < (4 * DOCUMENTS) / PER_UNIVERSE + 20, `too few documents can be compared: ${JSON.stringify(counts)}`);
-        await checkUniverse();
+        await checkUniverse(universes % 5 === 4 ? schema.getSubscriptionType() : schema.getQueryType());
       }
       console.log(`differential: seed ${seedText}: ${JSON.stringify(counts)}`);
+      expect(counts.live > DOCUMENTS / 20, 'too few live subscriptions were compared');
       expect(counts.withErrors > DOCUMENTS / 100 && counts.withEmptyObjects > DOCUMENTS / 50, 'the documents are too simple');
     },
   },
