@@ -166,15 +166,20 @@ impl Site {
         let copy =
             self.under_load(&phase, async |deployment, postgres| copy_beside(deployment, postgres, &name).await).await;
         if frozen {
+            self.deployment.until_batch_finished().await;
             self.server.signal(Signal::SIGSTOP);
         }
+        let before = self.last_sequence().await;
         // The projectors of both would share the consumer of the stream.
         let settings = [("NOETL_CLUSTER_DSN", copy.as_str()), ("NOETL_PROJECTOR", "false")];
         let beside = self.deployment.replica_with(&settings).await;
-        for n in 0..10 + below(&mut self.random, 40) {
+        // After one message, the number of the copy's last batch is that of the original's next one.
+        let messages = if frozen { 1 } else { 1 + below(&mut self.random, 50) };
+        for n in 0..messages {
             started(&beside, &format!("beside-{round}-{n}")).await;
         }
         if frozen {
+            eventually("the copy publishes", async || (self.last_sequence().await > before).then_some(())).await;
             self.server.signal(Signal::SIGCONT);
         }
         self.some_time(&format!("{round}-beside")).await;
@@ -183,6 +188,11 @@ impl Site {
         }
         assert!(beside.stop().await.success());
         self.some_time(&format!("{round}-alone")).await;
+    }
+
+    async fn last_sequence(&self) -> u64 {
+        let (_, stream) = self.deployment.stream(0).await;
+        stream.get_info().await.unwrap().state.last_sequence
     }
 
     fn note_gaps(&mut self) {

@@ -305,8 +305,21 @@ pub async fn clear_error(shard: &Database, fence: i64) -> Result<(), StorageErro
 ///
 /// With `restored`, another pass fills the executions' list. The projector may have acknowledged messages whose states
 /// this database does not have, and their events are not published again.
-#[tracing::instrument(level = "debug", name = "sql.tail.rewind", skip_all, fields(database = %shard.name()))]
-pub async fn rewind(shard: &Database, back: &TailCursor, restored: bool) -> Result<bool, StorageError> {
+///
+/// The events in `again` get the id of this transaction, as if they had been committed now, so the next batch has them. No
+/// stored state from before is used later ([`super::snapshots`]).
+#[tracing::instrument(
+    level = "debug", name = "sql.tail.rewind", skip_all,
+    fields(database = %shard.name(), again = again.len())
+)]
+pub async fn rewind(
+    shard: &Database,
+    back: &TailCursor,
+    restored: bool,
+    again: &[EventKey],
+) -> Result<bool, StorageError> {
+    let executions: Vec<i64> = again.iter().map(|key| key.execution_id).collect();
+    let events: Vec<i64> = again.iter().map(|key| key.event_id).collect();
     let update = sqlx::query!(
         "WITH bound AS (
              UPDATE noetl.tail_cursor
@@ -324,6 +337,13 @@ pub async fn rewind(shard: &Database, back: &TailCursor, restored: bool) -> Resu
              DELETE FROM noetl.tail_renumbering WHERE EXISTS (SELECT FROM bound)
          ), filled AS (
              DELETE FROM noetl.read_model_fill WHERE $12 AND EXISTS (SELECT FROM bound)
+         ), again AS (
+             UPDATE noetl.event SET tx_id = pg_current_xact_id()
+             FROM unnest($14::bigint[], $15::bigint[]) AS given (execution_id, event_id)
+             WHERE event.execution_id = given.execution_id AND event.event_id = given.event_id
+               AND EXISTS (SELECT FROM bound)
+               AND NOT EXISTS (SELECT FROM noetl.bucket_fence
+                               WHERE bucket = noetl.bucket_of(event.execution_id) AND moved_to IS NOT NULL)
          )
          INSERT INTO noetl.tail_anchor (singleton) SELECT true FROM bound
          ON CONFLICT (singleton) DO UPDATE SET tx_id = excluded.tx_id",
@@ -340,8 +360,15 @@ pub async fn rewind(shard: &Database, back: &TailCursor, restored: bool) -> Resu
         back.overlap.map(|overlap| overlap.discard_to),
         restored,
         back.batch_id,
+        &executions,
+        &events,
     );
-    Ok(shard.run(update.execute(shard.leases())).await?.rows_affected() == 1)
+    if again.is_empty() {
+        return Ok(shard.run(update.execute(shard.leases())).await?.rows_affected() == 1);
+    }
+    // Many rows may change, so no deadline applies.
+    let work = async { update.execute(&mut shard.connect_with([CHANGES_FENCED_ROWS]).await?).await };
+    Ok(work.await.map_err(|error| shard.failed(error))?.rows_affected() == 1)
 }
 
 /// Stores the creation time of the stream. `Ok(false)`: the fence was raised.

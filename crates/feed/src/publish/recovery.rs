@@ -12,6 +12,9 @@
 //! - The database was restored from a dump, so transaction ids start over. The leader first gives the rows new
 //!   transaction ids.
 //!
+//! If another copy of the database published meanwhile and told readers to discard messages of this one, their events are
+//! published again.
+//!
 //! If readers must discard or may receive an event again, the feed's epoch is raised, so it never decreases along a
 //! stream.
 
@@ -25,6 +28,7 @@ use crate::publish::error::{PublishError, StandBack};
 use crate::publish::publisher::{Publisher, Stored, StreamEnd};
 use crate::publish::rivals::Leader;
 use crate::publish::tailer::{LeadershipLost, Tailer};
+use noetl_domain::event::EventKey;
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_runtime::clock;
 use noetl_storage::tail::{self, History, Overlap, TailCursor};
@@ -166,11 +170,16 @@ impl Tailer {
         mut cursor: TailCursor,
         end: &StreamEnd,
     ) -> Result<TailCursor, LeadershipLost> {
-        let mut lost = None;
+        let (mut lost, mut again) = (None, Vec::new());
         if let Some(last) = &end.last {
             check_rival(publisher, &cursor, last)?;
-            let from = cursor.overlap.map_or(cursor.last_sequence + 1, |overlap| overlap.from);
+            let mut from = cursor.overlap.map_or(cursor.last_sequence + 1, |overlap| overlap.from);
             lost = self.first_unknown(publisher, &cursor, from.cast_unsigned(), end.sequence).await?;
+            if let Some(first) = first_discarded(publisher, from.cast_unsigned(), end.sequence).await? {
+                let discarded = publisher.stored(first, (from - 1).cast_unsigned());
+                again = discarded.map_ok(|stored| stored.key).try_collect().await?;
+                (from, lost) = (first.cast_signed(), Some(first));
+            }
             let discard_from = lost.unwrap_or(end.sequence + 1).cast_signed();
             cursor.overlap = Some(Overlap { from, discard_from, discard_to: end.sequence.cast_signed() });
             cursor.target = None;
@@ -185,7 +194,7 @@ impl Tailer {
                 epoch = cursor.feed_epoch,
                 "the database was promoted or went back in time, and has every published event; publishing continues"
             );
-            return self.store(TailCursor { history: History::Same, ..cursor }, true).await;
+            return self.store(TailCursor { history: History::Same, ..cursor }, true, &again).await;
         }
         cursor.feed_epoch += 1;
         tracing::error!(
@@ -195,7 +204,7 @@ impl Tailer {
             discard_from = lost,
             "the database was restored or failed over and lacks published events; publishing in a new epoch"
         );
-        self.go_to(TailCursor { history: History::Same, ..cursor }, LostBy::Database).await
+        self.go_to(TailCursor { history: History::Same, ..cursor }, LostBy::Database, &again).await
     }
 
     /// Returns the first sequence of a range whose event the database does not have. A range that is too long to be
@@ -248,7 +257,7 @@ impl Tailer {
             epoch,
             "the broker lost acknowledged events; publishing them again"
         );
-        self.go_to(back, LostBy::Broker).await
+        self.go_to(back, LostBy::Broker, &[]).await
     }
 
     /// Returns the end of the stream and the last message of this feed. Fails if the stream belongs to another feed.
@@ -261,14 +270,26 @@ impl Tailer {
         }
     }
 
-    async fn go_to(&self, cursor: TailCursor, lost_by: LostBy) -> Result<TailCursor, LeadershipLost> {
+    async fn go_to(
+        &self,
+        cursor: TailCursor,
+        lost_by: LostBy,
+        again: &[EventKey],
+    ) -> Result<TailCursor, LeadershipLost> {
         let shard = self.shard.to_string();
         metrics::counter!("noetl_tailer_rewinds_total", "shard" => shard, "because" => lost_by.name()).increment(1);
-        self.store(cursor, lost_by == LostBy::Database).await
+        self.store(cursor, lost_by == LostBy::Database, again).await
     }
 
-    async fn store(&self, cursor: TailCursor, restored: bool) -> Result<TailCursor, LeadershipLost> {
-        if tail::rewind(&self.database, &cursor, restored).await? { Ok(cursor) } else { Err(LeadershipLost::Fenced) }
+    /// Stores a cursor. The events in `again` are published again.
+    async fn store(
+        &self,
+        cursor: TailCursor,
+        restored: bool,
+        again: &[EventKey],
+    ) -> Result<TailCursor, LeadershipLost> {
+        let stored = tail::rewind(&self.database, &cursor, restored, again).await?;
+        if stored { Ok(cursor) } else { Err(LeadershipLost::Fenced) }
     }
 }
 
@@ -282,6 +303,17 @@ fn is_explained(end: &StreamEnd, cursor: &TailCursor) -> bool {
             && mark.owner.is_none_or(|owner| owner == cursor.owner)
             && mark.id.is_none_or(|id| cursor.batch_id == Some(id))
     })
+}
+
+/// Returns the first sequence before a range that a message of the range tells readers to discard; `None`: they discard only
+/// messages of the range. Another copy of the database that began earlier tells them so about messages of this one.
+async fn first_discarded(publisher: &Publisher, first: u64, last: u64) -> Result<Option<u64>, PublishError> {
+    let mut stored = std::pin::pin!(publisher.stored(first, last));
+    let mut lowest = first;
+    while let Some(Stored { mark, .. }) = stored.try_next().await? {
+        lowest = mark.discard.map_or(lowest, |discard| lowest.min(discard.from));
+    }
+    Ok((lowest < first).then_some(lowest))
 }
 
 /// Fails if the stream's last message is from a server that was promoted from a standby of this one, and that may still
