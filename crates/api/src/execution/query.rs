@@ -37,7 +37,7 @@ impl ExecutionQuery {
         let id = parse_id("id", &id).map_err(field_error)?;
         let moment = at.map(|at| at.parse(id)).transpose().map_err(field_error)?;
         let Some(moment) = moment else { return Execution::load(ctx, id).await };
-        let Some(execution) = Execution::read_row(ctx, id).await.map_err(field_error)? else { return Ok(None) };
+        let Some(execution) = Execution::load_row(ctx, id).await? else { return Ok(None) };
         let past = ctx.data::<Services>()?.projections.at(id, moment, &scope(ctx)?).await.map_err(field_error)?;
         Ok(past.map(|past| execution.in_state(Arc::new(past))))
     }

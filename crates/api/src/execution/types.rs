@@ -121,7 +121,14 @@ impl Execution {
 
     /// Returns the execution with this id through the batch loader.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
+        ctx.data::<BatchLoader>()?;
         Self::read(ctx, id).await.map_err(field_error)
+    }
+
+    /// Returns the execution as [`Self::load`] does, without its state.
+    pub async fn load_row(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
+        ctx.data::<BatchLoader>()?;
+        Self::read_row(ctx, id).await.map_err(field_error)
     }
 
     /// Returns the execution with this id through the batch loader, or the use case's error.
@@ -138,8 +145,7 @@ impl Execution {
         }))
     }
 
-    /// Returns the execution with this id, without its state.
-    pub async fn read_row(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
+    async fn read_row(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
         let row = ctx.data_unchecked::<BatchLoader>().load_one(ExecutionKey(id)).await?;
         Ok(row.transpose()?.map(Self::of_row))
     }
@@ -441,7 +447,10 @@ pub async fn executions(
     if selects_one_version(|field| selects_item_field(ctx, field)) {
         let keys = page.items.iter().map(|row| StateKey(Id::new(row.execution_id)));
         // A field of the state reports the error.
-        let states = ctx.data_unchecked::<BatchLoader>().load_many(keys).await.unwrap_or_default();
+        let states = match ctx.data_opt::<BatchLoader>() {
+            Some(loader) => loader.load_many(keys).await.unwrap_or_default(),
+            None => HashMap::new(),
+        };
         let node = |row: ExecutionRow| {
             let state = states.get(&StateKey(Id::new(row.execution_id)));
             let execution = Execution::current(row);

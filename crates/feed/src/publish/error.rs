@@ -1,6 +1,6 @@
 //! Errors of publishing to the event stream.
 
-use super::rivals::Leader;
+use super::leader::Leader;
 use noetl_domain::feed::FeedOwner;
 use noetl_storage::error::StorageError;
 

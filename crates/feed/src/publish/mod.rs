@@ -5,6 +5,7 @@ mod acks;
 pub mod error;
 mod idle;
 pub mod inspection;
+mod leader;
 pub mod notice;
 mod overlap;
 mod published;

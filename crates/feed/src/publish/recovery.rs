@@ -25,8 +25,8 @@ use futures::TryStreamExt;
 use tokio::time::sleep;
 
 use crate::publish::error::{PublishError, StandBack};
+use crate::publish::leader::Leader;
 use crate::publish::publisher::{Publisher, Stored, StreamEnd};
-use crate::publish::rivals::Leader;
 use crate::publish::tailer::{LeadershipLost, Tailer};
 use noetl_domain::event::EventKey;
 use noetl_domain::tx_snapshot::TxSnapshot;

@@ -15,55 +15,10 @@ use futures::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
 use crate::publish::error::{PublishError, broker};
-use noetl_domain::feed::FeedOwner;
-use noetl_storage::tail::TailCursor;
+use crate::publish::leader::Leader;
 
 /// Time for which a leader waits for the answers of others.
 const PATIENCE: Duration = Duration::from_millis(300);
-
-/// Leader of a feed, as it introduces itself on the broker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Leader {
-    /// Database for which it publishes.
-    pub(super) owner: FeedOwner,
-    /// OID of the database. It distinguishes the databases of one server.
-    pub(super) database: u32,
-    /// Start time of the PostgreSQL server in microseconds since 1970. It distinguishes copies of a server's files, which
-    /// have the same system identifier and timeline.
-    pub(super) started: i64,
-}
-
-impl Leader {
-    /// Returns the leader with this cursor.
-    pub(super) fn of(cursor: &TailCursor) -> Self {
-        Self { owner: cursor.owner, database: cursor.database_oid, started: cursor.server_started }
-    }
-
-    fn to_payload(self, leads: bool) -> String {
-        format!("{} {} {} {}", if leads { LEADS } else { ASKS }, self.started, self.owner, self.database)
-    }
-
-    /// Returns true if `other` publishes the same feed for another copy of the database.
-    fn is_rival(&self, other: &Self) -> bool {
-        self.owner.feed == other.owner.feed && self != other
-    }
-
-    /// Returns true if the server was promoted from a standby of the other one, or of the same primary.
-    fn replaces(&self, other: &Self) -> bool {
-        self.database == other.database && self.owner.replaces(&other.owner)
-    }
-
-    /// Returns true if this leader continues although `other` leads too.
-    fn precedes(&self, other: &Self) -> bool {
-        if self.replaces(other) || other.replaces(self) {
-            return self.replaces(other);
-        }
-        // Both started at the same moment. Any order will do, if both compare in the same way.
-        let order =
-            |leader: &Self| (leader.owner.system_identifier, leader.owner.timeline, leader.database, leader.started);
-        order(self) < order(other)
-    }
-}
 
 const ASKS: &str = "asks";
 const LEADS: &str = "leads";
@@ -73,6 +28,12 @@ const LEADS: &str = "leads";
 struct Introduction {
     leader: Leader,
     leads: bool,
+}
+
+/// Returns the payload of a message.
+fn introduction(leader: &Leader, leads: bool) -> String {
+    let Leader { owner, database, started } = leader;
+    format!("{} {started} {owner} {database}", if leads { LEADS } else { ASKS })
 }
 
 fn read(payload: &[u8]) -> Option<Introduction> {
@@ -110,7 +71,7 @@ impl Rivals {
         }
         let requests = client.subscribe(subject.clone()).await.map_err(broker)?;
         // Another leader that asked at the same moment got no answer. Both announce themselves.
-        client.publish(subject.clone(), me.to_payload(true).into()).await.map_err(broker)?;
+        client.publish(subject.clone(), introduction(&me, true).into()).await.map_err(broker)?;
         Ok(Ok(Self { client, subject, me, requests }))
     }
 
@@ -132,7 +93,7 @@ impl Rivals {
     /// Sends this leader to the one that asked. An announcement is answered by another one.
     async fn reply(&self, to: Message) -> Result<(), PublishError> {
         let subject = to.reply.unwrap_or_else(|| self.subject.clone());
-        self.client.publish(subject, self.me.to_payload(true).into()).await.map_err(broker)
+        self.client.publish(subject, introduction(&self.me, true).into()).await.map_err(broker)
     }
 }
 
@@ -140,7 +101,7 @@ impl Rivals {
 async fn ask(client: &Client, subject: &Subject, me: Leader) -> Result<Option<Leader>, PublishError> {
     let inbox = client.new_inbox();
     let mut replies = client.subscribe(inbox.clone()).await.map_err(broker)?;
-    let question = me.to_payload(false).into();
+    let question = introduction(&me, false).into();
     client.publish_with_reply(subject.clone(), inbox, question).await.map_err(broker)?;
     let until = Instant::now() + PATIENCE;
     while let Ok(Some(reply)) = timeout_at(until, replies.next()).await {
@@ -158,33 +119,17 @@ async fn ask(client: &Client, subject: &Subject, me: Leader) -> Result<Option<Le
 #[cfg(test)]
 mod tests {
     use super::*;
-    use noetl_domain::feed::FeedId;
-
-    fn leader(system_identifier: i64, timeline: i32, started: i64) -> Leader {
-        Leader { owner: FeedOwner { feed: FeedId::new(1), system_identifier, timeline }, database: 5, started }
-    }
+    use noetl_domain::feed::{FeedId, FeedOwner};
 
     #[test]
     fn introductions_round_trip_and_other_texts_are_ignored() {
-        let me = leader(7, 2, 50);
+        let owner = FeedOwner { feed: FeedId::new(1), system_identifier: 7, timeline: 2 };
+        let me = Leader { owner, database: 5, started: 50 };
         for leads in [false, true] {
-            assert_eq!(read(me.to_payload(leads).as_bytes()), Some(Introduction { leader: me, leads }));
+            assert_eq!(read(introduction(&me, leads).as_bytes()), Some(Introduction { leader: me, leads }));
         }
         for text in ["", "leads", "leads x 1 2 3 4", "other 5 1 2 3 4", "leads 5 1 2 3"] {
             assert_eq!(read(text.as_bytes()), None, "{text}");
         }
-    }
-
-    #[test]
-    fn of_two_leaders_exactly_one_continues_and_a_promoted_server_goes_first() {
-        let copy = Leader { database: 6, ..leader(7, 1, 50) };
-        let all = [leader(7, 1, 50), leader(7, 2, 10), leader(7, 2, 60), leader(6, 1, 70), copy];
-        for one in &all {
-            assert!(!one.is_rival(one));
-            for other in all.iter().filter(|other| *other != one) {
-                assert_eq!(one.precedes(other), !other.precedes(one), "{one:?} {other:?}");
-            }
-        }
-        assert!(all[2].precedes(&all[0]) && all[1].precedes(&all[0]));
     }
 }

@@ -15,11 +15,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::publish::error::{PublishError, StandBack};
 use crate::publish::idle::{Idle, StreamCheck};
+use crate::publish::leader::Leader;
 use crate::publish::notice::ForeignMessages;
 use crate::publish::overlap::{Skipped, discard};
 use crate::publish::publisher::{Batch, Publisher, Resume, StreamEnd, StreamSettings};
 use crate::publish::repeated::LastFailure;
-use crate::publish::rivals::{Leader, Rivals};
+use crate::publish::rivals::Rivals;
 use crate::wake_ups;
 use crate::wire::names::StreamNames;
 use noetl_domain::event::EventKey;
