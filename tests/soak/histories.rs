@@ -1,5 +1,5 @@
-//! The database gets another history at random, under load: a failover to a standby that lacks commits, a restore of a dump,
-//! a copy beside the original. The test compares PostgreSQL, the streams, the notifications that a worker received and a live
+//! The database gets another history at random, under load: a failover to a standby that lacks commits, a restore of a
+//! dump, a copy beside the original. The test compares PostgreSQL, the streams, the notifications that a worker received and a live
 //! reader. After each message was sent again, each has run once, and the reader was told about everything that was lost.
 
 use std::collections::{BTreeMap, BTreeSet};

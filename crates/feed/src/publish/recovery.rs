@@ -26,6 +26,7 @@ use tokio::time::sleep;
 
 use crate::publish::error::{PublishError, StandBack};
 use crate::publish::leader::Leader;
+use crate::publish::overlap::discard;
 use crate::publish::publisher::{Publisher, Stored, StreamEnd};
 use crate::publish::tailer::{LeadershipLost, Tailer};
 use noetl_domain::event::EventKey;
@@ -162,8 +163,8 @@ impl Tailer {
     }
 
     /// Continues after the messages that another state of the database published after the cursor's position. Those
-    /// whose events this database has are not published again. If it lacks one of the events, or if it is a restored
-    /// dump, a new epoch begins.
+    /// whose events this database has are not published again, unless a message tells readers to discard them. If it lacks
+    /// one of the events, if one must be published again, or if it is a restored dump, a new epoch begins.
     async fn adopt(
         &self,
         publisher: &Publisher,
@@ -180,6 +181,9 @@ impl Tailer {
                 again = discarded.map_ok(|stored| stored.key).try_collect().await?;
                 (from, lost) = (first.cast_signed(), Some(first));
             }
+            // What readers were to discard stays so, if yet another message came before they were told.
+            let before = cursor.overlap.and_then(discard).map(|discard| discard.from);
+            lost = lost.into_iter().chain(before).min();
             let discard_from = lost.unwrap_or(end.sequence + 1).cast_signed();
             cursor.overlap = Some(Overlap { from, discard_from, discard_to: end.sequence.cast_signed() });
             cursor.target = None;
