@@ -89,9 +89,9 @@ impl Counted {
             assert_eq!(data[mutation]["projected"], count, "{data}");
             allocations
         };
-        store(1000);
-        let (once, twice) = ([store(1000), store(1000), store(1000)], [store(2000), store(2000), store(2000)]);
-        each(1000, least(once), least(twice))
+        store(300);
+        let (once, twice) = ([store(300), store(300), store(300)], [store(600), store(600), store(600)]);
+        each(300, least(once), least(twice))
     }
 }
 

@@ -247,6 +247,9 @@ impl Site {
             self.notified().await.is_superset(&ids).then_some(())
         })
         .await;
+        // The server ends the subscription of a reader that did not read meanwhile.
+        self.note_gaps();
+        self.reader.reconnect(&self.server).await;
         self.reader.until_kept(&self.deployment.committed().await).await;
         self.note_gaps();
         assert!(self.gaps.iter().any(|reason| reason == "EPOCH_CHANGED"), "the reader was not told of the loss");

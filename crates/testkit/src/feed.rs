@@ -125,47 +125,53 @@ impl Reader {
         item
     }
 
-    /// Reads until all the given events were delivered. Returns `false` if the connection ends before.
+    /// Reads until all the given events were delivered. Returns `false` if the connection ends before. Fails if no further
+    /// event is delivered for [`WAIT_TIMEOUT`].
     pub async fn until_seen(&mut self, wanted: impl IntoIterator<Item = Key>) -> bool {
         let mut missing: BTreeSet<Key> = wanted.into_iter().collect();
         for key in &self.seen {
             missing.remove(key);
         }
-        let read = async {
-            while !missing.is_empty() {
-                if self.step().await.is_none() {
-                    return false;
-                }
-                if let Some(last) = self.seen.last() {
-                    missing.remove(last);
+        while !missing.is_empty() {
+            match self.next_event_in_time().await {
+                Some(true) => {}
+                Some(false) => return false,
+                None => {
+                    let (lacking, (at, item)) = (missing.len(), &self.last);
+                    panic!(
+                        "{lacking} events were not delivered, such as {:?}; gaps {:?}; the last item came {:?} ago: {item}",
+                        missing.first(),
+                        self.gaps(),
+                        at.elapsed()
+                    )
                 }
             }
-            true
-        };
-        let outcome = tokio::time::timeout(WAIT_TIMEOUT, read).await;
-        outcome.unwrap_or_else(|_| {
-            let (lacking, (at, item)) = (missing.len(), &self.last);
-            panic!(
-                "{lacking} events were not delivered, such as {:?}; gaps {:?}; the last item came {:?} ago: {item}",
-                missing.first(),
-                self.gaps(),
-                at.elapsed()
-            )
-        })
+            if let Some(last) = self.seen.last() {
+                missing.remove(last);
+            }
+        }
+        true
     }
 
-    /// Reads until a client that handles the gaps of new epochs has exactly the given events. Fails if it has one twice.
+    /// Reads until a client that handles the gaps of new epochs has exactly the given events. Fails if it has one twice,
+    /// or if no further event is delivered for [`WAIT_TIMEOUT`].
     pub async fn until_kept(&mut self, committed: &BTreeSet<Key>) {
         let has_all = |kept: &[(u64, u64, Key)]| {
             kept.len() >= committed.len() && kept.iter().map(|kept| kept.2).collect::<BTreeSet<_>>() == *committed
         };
-        let read = async { while !has_all(&self.kept) && self.step().await.is_some() {} };
-        let _ = tokio::time::timeout(WAIT_TIMEOUT, read).await;
+        let mut give_up = tokio::time::Instant::now() + WAIT_TIMEOUT;
+        while !has_all(&self.kept) {
+            let Ok(Some(item)) = tokio::time::timeout_at(give_up, self.step()).await else { break };
+            if item["__typename"] == "EventDelivery" {
+                give_up = tokio::time::Instant::now() + WAIT_TIMEOUT;
+            }
+        }
         self.assert_kept_exactly(committed);
     }
 
-    /// Reads until one more event was delivered. Returns `false` if the connection ends before.
-    pub async fn next_event(&mut self) -> bool {
+    /// Reads until one more event was delivered. Returns `false` if the connection ends before, and `None` after
+    /// [`WAIT_TIMEOUT`].
+    async fn next_event_in_time(&mut self) -> Option<bool> {
         let before = self.seen.len();
         let read = async {
             while self.seen.len() == before {
@@ -175,7 +181,12 @@ impl Reader {
             }
             true
         };
-        tokio::time::timeout(WAIT_TIMEOUT, read).await.expect("no event was delivered")
+        tokio::time::timeout(WAIT_TIMEOUT, read).await.ok()
+    }
+
+    /// Reads until one more event was delivered. Returns `false` if the connection ends before.
+    pub async fn next_event(&mut self) -> bool {
+        self.next_event_in_time().await.expect("no event was delivered")
     }
 
     /// Returns the last cursor's position on a shard.
