@@ -39,7 +39,11 @@ pub(super) fn identification(settings: &AuthSettings, supervisor: &mut Superviso
     let oidc = settings.oidc.clone().map(Oidc::new).transpose()?.map(Arc::new);
     let (watching, soft) = (Arc::clone(&tokens), supervisor.soft());
     supervisor.start("token file", async move {
-        watching.watch(soft.clone()).await;
+        let problems = metrics::gauge!("noetl_token_file_problems");
+        #[expect(clippy::cast_precision_loss, reason = "a file has few lines")]
+        let report = |count: usize| problems.set(count as f64);
+        report(0);
+        watching.watch(soft.clone(), report).await;
         soft.cancelled().await;
         Ok::<(), std::convert::Infallible>(())
     });

@@ -36,6 +36,7 @@ pub(super) fn limits(settings: &ConnectionSettings) -> Limits {
         live_connections: settings.live_connections,
         requests: settings.requests,
         buffered_bytes: settings.buffered_bytes,
+        live_bytes: settings.live_bytes,
         caller_share: settings.caller_share,
         ..document_limits()
     }

@@ -3,7 +3,7 @@
 use graphql_transport::Metric;
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 78] = [
+pub const METRICS: [Metric; 79] = [
     Metric::gauge("noetl_broker_up", &[], "Whether the connection to the broker is up: 1 or 0"),
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
     Metric::counter("noetl_catalog_named_total", &[], "Catalog entries of NoETL's server whose names were read"),
@@ -222,4 +222,5 @@ pub const METRICS: [Metric; 78] = [
         "Times that this replica held the lease and did not publish, by reason: other_feed, rival",
     ),
     Metric::counter("noetl_tailer_takeovers_total", &["shard"], "Times that this replica became the leader of a shard"),
+    Metric::gauge("noetl_token_file_problems", &[], "Invalid lines of the token file, or 1 if it can't be read"),
 ];

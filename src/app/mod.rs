@@ -35,7 +35,7 @@ use crate::web::{assets, sign_in};
 use callers::Callers;
 use databases::connect;
 use graphql_transport::listener::Listener;
-use graphql_transport::{Edge, Limits, Metric, Sites, TypeSystem, router, trace};
+use graphql_transport::{Edge, Limits, Metric, Sites, TypeSystem, limited, router, trace};
 use noetl_api::context::{Replica, Services, TransportLimits};
 use noetl_api::outcome_hint::outcome_hint;
 use noetl_api::scalars::{DATE_TIME, JSON};
@@ -200,7 +200,8 @@ impl App {
         let terms = Terms { sites: edge.sites.clone(), admit: edge.admit.clone() };
         // The separate listener needs no authentication: its address decides which machines can reach it.
         let separate = Terms { sites: Sites::default(), admit: None };
-        let health = config.server.health.map(|address| (address, health::routes(probes.clone(), &separate)));
+        let alone = |probes| limited(health::routes(probes, &separate), &limits, &health::FREE);
+        let health = config.server.health.map(|address| (address, alone(probes.clone())));
         let shared = if health.is_some() { Router::new() } else { health::routes(probes, &terms) };
         let router = routes(edge, shared, sign_in);
         let patience = listener::patience(&config.connections, &limits);
@@ -300,7 +301,8 @@ fn edge(config: &Config, services: &Services) -> Result<Edge<ControlPlane>, AppE
 
 fn routes(edge: Edge<ControlPlane>, probes: Router, sign_in: Option<Arc<SignIn>>) -> Router {
     let pages = assets::routes(&edge.sites).merge(sign_in::routes(&edge.sites, sign_in));
-    let routes = router(edge).merge(probes).merge(pages);
+    let limits = edge.limits;
+    let routes = router(edge).merge(limited(probes.merge(pages), &limits, &health::FREE));
     routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify))
 }
 

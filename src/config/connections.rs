@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Definition;
 use super::reader::Reader;
 
-pub(super) const SETTINGS: [Definition; 10] = [
+pub(super) const SETTINGS: [Definition; 11] = [
     Definition::value("NOETL_HEADER_TIMEOUT_SECS", "time that a request head, or a TLS handshake, may take to arrive"),
     Definition::value(
         "NOETL_OPERATION_DEADLINE_SECS",
@@ -16,9 +16,10 @@ pub(super) const SETTINGS: [Definition; 10] = [
     Definition::value("NOETL_MAX_LIVE_CONNECTIONS", "maximum number of open WebSockets and event streams"),
     Definition::value("NOETL_MAX_REQUESTS", "maximum number of requests in flight"),
     Definition::value("NOETL_MAX_BUFFERED_MIB", "maximum memory for request bodies and unsent responses, in MiB"),
+    Definition::value("NOETL_MAX_LIVE_MIB", "maximum estimated memory for running subscriptions, in MiB"),
     Definition::value(
         "NOETL_CALLER_SHARE_PERCENT",
-        "maximum percentage of each of the four `NOETL_MAX_…` limits for one caller: an authenticated subject, else an address. Use 100 behind a proxy that gives all clients the same address",
+        "maximum percentage of each of the `NOETL_MAX_…` limits for one caller: an authenticated subject, else an address. Use 100 behind a proxy that gives all clients the same address",
     ),
     Definition::value(
         "NOETL_SHUTDOWN_DELAY_SECS",
@@ -47,6 +48,8 @@ pub struct ConnectionSettings {
     pub requests: usize,
     /// Maximum bytes of request bodies and unsent responses in memory.
     pub buffered_bytes: usize,
+    /// Maximum estimated bytes of all running subscriptions.
+    pub live_bytes: usize,
     /// Maximum percentage of each of these limits that one caller may use.
     pub caller_share: u8,
     /// Time after SIGTERM in which the replica reports that it is not ready but still serves requests.
@@ -80,6 +83,7 @@ pub(super) fn read(read: &mut Reader<'_>) -> ConnectionSettings {
         live_connections: read.within("NOETL_MAX_LIVE_CONNECTIONS", 10_000, 1, 10_000_000),
         requests: read.within("NOETL_MAX_REQUESTS", 1_024, 1, 1_000_000),
         buffered_bytes: read.within("NOETL_MAX_BUFFERED_MIB", 256, 1, 1 << 20) << 20,
+        live_bytes: read.within("NOETL_MAX_LIVE_MIB", 128, 1, 1 << 20) << 20,
         caller_share: read.within("NOETL_CALLER_SHARE_PERCENT", 50, 1, 100),
         shutdown_delay: Duration::from_secs(read.within("NOETL_SHUTDOWN_DELAY_SECS", 5, 0, 3_600)),
         tls: tls(read),

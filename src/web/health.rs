@@ -17,6 +17,9 @@ use serde_json::json;
 use graphql_transport::sites::{self, RouteKind, Sites};
 use graphql_transport::{Admit, Caller, Refusal};
 
+/// Paths of the probes, which need no slot of a request.
+pub const FREE: [&str; 2] = ["/livez", "/readyz"];
+
 /// Readiness of the replica for traffic.
 #[derive(Debug, Clone, Serialize)]
 pub struct Readiness {

@@ -102,7 +102,7 @@ async fn viewer_describes_the_caller() {
     });
     assert_eq!(viewer, expected);
     let worker = server.send_as(&internal.replace(' ', "-"), VIEWER, Value::Null).await["data"]["viewer"].take();
-    assert_eq!((&worker["subject"], &worker["roles"]), (&json!("internal"), &json!(["WORKER"])));
+    assert_eq!((&worker["subject"], &worker["roles"]), (&json!("internal"), &json!(["WORKER", "IMPORTER"])));
 
     let open = deployment.replica().await;
     let local = &open.data(VIEWER, Value::Null).await["viewer"];

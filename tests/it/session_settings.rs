@@ -8,6 +8,7 @@ use noetl_storage::machines;
 use noetl_storage::pools::Database;
 use noetl_testkit::feed::{assert_exactly, run};
 use noetl_testkit::{Deployment, eventually};
+use serde_json::json;
 use uuid::Uuid;
 
 const BATCH: i64 = 20_000;
@@ -59,4 +60,46 @@ async fn a_session_that_began_while_the_database_was_read_only_is_not_used_again
     write().await.unwrap_err();
     run(&mut cluster, &format!("ALTER DATABASE {name} RESET default_transaction_read_only")).await;
     write().await.unwrap();
+}
+
+/// Whoever may create objects in `public` can't make the server run them, although they fit its columns better than
+/// PostgreSQL's own functions and operators do.
+#[tokio::test]
+async fn functions_and_operators_of_other_schemas_are_never_called() {
+    let deployment = Deployment::start(1).await;
+    let hostile = "
+        CREATE FUNCTION public.hostile(text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile code runs'; END $$;
+        CREATE FUNCTION public.upper(varchar) RETURNS text LANGUAGE sql AS $$ SELECT public.hostile($1) $$;
+        CREATE FUNCTION public.lower(varchar) RETURNS text LANGUAGE sql AS $$ SELECT public.hostile($1) $$;
+        CREATE FUNCTION public.left(varchar, integer) RETURNS text LANGUAGE sql AS $$ SELECT public.hostile($1) $$;
+        CREATE FUNCTION public.same(varchar, varchar) RETURNS boolean LANGUAGE sql AS $$ SELECT public.hostile($1) IS NULL $$;
+        CREATE OPERATOR public.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = public.same);
+        CREATE OPERATOR public.<> (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = public.same)";
+    run(&mut deployment.cluster().await, hostile).await;
+    run(&mut deployment.shard(0).await, hostile).await;
+    let server = deployment.replica().await;
+    server.register_entry("process", &json!({ "kind": "playbook" })).await;
+    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    server.register("inbox").await;
+    let execution = server.execute(json!({ "path": "process", "dedup": { "key": "order-17" } })).await;
+    let id = execution["executionId"].as_str().unwrap();
+    let read = "query($id: ID!) {
+        execution(id: $id) { status events(filter: { types: [\"playbook_started\"], statuses: [\"STARTED\"] }) { nodes { id } } }
+        executions(filter: { statuses: [PENDING], path: \"process\" }, first: 5) { nodes { id status } }
+        catalogEntries(filter: { kinds: [PLAYBOOK], text: \"pro\" }, first: 5) { nodes { id } }
+        subscriptions(first: 5) { nodes { id status } }
+        events(filter: { types: [\"playbook_started\"] }, first: 5) { nodes { id } }
+        executionStats { total }
+        outbox { pendingCount entries(first: 5) { nodes { id } } } }";
+    let read = server.send(read, json!({ "id": id })).await.unwrap();
+    assert_eq!(read.get("errors"), None, "{read}");
+    let cancel =
+        "mutation($id: ID!) { cancelExecution(input: { id: $id }) { execution { status } userErrors { message } } }";
+    let cancelled = server.data(cancel, json!({ "id": id })).await;
+    assert_eq!(cancelled["cancelExecution"]["execution"]["status"], "CANCELLED", "{cancelled}");
+    deployment.until_all_published().await;
+    let maintained = deployment.command("maintain").output().await.unwrap();
+    assert!(maintained.status.success(), "{}", String::from_utf8_lossy(&maintained.stderr));
+    let (code, found) = deployment.check(&[]).await;
+    assert_eq!((code, &found["differences"]), (0, &json!([])), "{found:#}");
 }

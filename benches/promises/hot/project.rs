@@ -10,7 +10,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardMap;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
-use noetl_storage::ingest::{self, NewEvent};
+use noetl_storage::ingest::{self, Logs, NewEvent, Writer};
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::pools::Database;
 use serde_json::json;
@@ -123,7 +123,8 @@ impl Caller for SameStatement {
             if events.is_empty() {
                 return 0;
             }
-            ingest::insert(shard, &Scope::Unrestricted, &events, None, LockWait::Long).await.unwrap().positions.len()
+            let writer = Writer { scope: Scope::Unrestricted, imports: true };
+            ingest::insert(shard, &writer, &events, None, LockWait::Long, Logs::Existing).await.unwrap().positions.len()
         });
         assert_eq!(join_all(inserts).await.into_iter().sum::<usize>(), keys.len());
         keys.len()

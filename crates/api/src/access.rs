@@ -85,7 +85,7 @@ pub fn principal<'a>(ctx: &Context<'a>) -> Result<&'a Arc<Principal>> {
 pub fn caller(ctx: &Context<'_>) -> Result<Caller> {
     let principal = principal(ctx)?;
     let actor = principal.authenticated.then(|| Actor::new(Arc::clone(&principal.subject)));
-    Ok(Caller { actor, scope: scope_of(principal) })
+    Ok(Caller { actor, scope: scope_of(principal), imports: principal.capabilities.has(Capability::Import) })
 }
 
 /// Returns the data that the caller of an operation may read and write.

@@ -96,6 +96,9 @@ pub fn field_error(error: impl Into<ServiceError>) -> Error {
         return error.extend_with(|_, extensions| extensions.set("field", rejection.field.clone()));
     }
     tracing::error!(error = %WithCauses(&error), "returned INTERNAL");
+    if let ServiceError::IdGenerationError(reason) = error {
+        return error_with_code("INTERNAL", format!("no id can be made: {reason}"));
+    }
     error_with_code("INTERNAL", "the server failed; the server's log contains the cause".to_owned())
 }
 

@@ -19,6 +19,8 @@ pub enum Capability {
     Outbox,
     /// Send workers' events.
     Project,
+    /// Send events of executions that another program started.
+    Import,
     /// Store the states of executions.
     Advance,
     /// Register source subscriptions, and change the state of those that the same subject registered.
@@ -39,12 +41,13 @@ pub enum Capability {
 
 impl Capability {
     /// All capabilities.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Read,
         Self::Live,
         Self::Execute,
         Self::Outbox,
         Self::Project,
+        Self::Import,
         Self::Advance,
         Self::OwnLifecycle,
         Self::Lifecycle,
@@ -70,6 +73,7 @@ impl Capability {
             Self::Execute => "EXECUTE",
             Self::Outbox => "OUTBOX",
             Self::Project => "PROJECT",
+            Self::Import => "IMPORT",
             Self::Advance => "ADVANCE",
             Self::OwnLifecycle => "OWN_LIFECYCLE",
             Self::Lifecycle => "LIFECYCLE",
@@ -132,6 +136,8 @@ pub enum Role {
     Viewer,
     /// Runs executions: a worker, or the runtime of a source subscription.
     Worker,
+    /// Brings the events of another program's executions, such as NoETL's materialiser.
+    Importer,
     /// Monitors and controls executions and source subscriptions.
     Operator,
     /// Has all capabilities.
@@ -140,7 +146,7 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 4] = [Self::Viewer, Self::Worker, Self::Operator, Self::Admin];
+    pub const ALL: [Self; 5] = [Self::Viewer, Self::Worker, Self::Importer, Self::Operator, Self::Admin];
 
     /// Returns the name in token files, claims and the command line.
     #[must_use]
@@ -148,6 +154,7 @@ impl Role {
         match self {
             Self::Viewer => "viewer",
             Self::Worker => "worker",
+            Self::Importer => "importer",
             Self::Operator => "operator",
             Self::Admin => "admin",
         }
@@ -157,11 +164,12 @@ impl Role {
     #[must_use]
     pub const fn capabilities(self) -> Capabilities {
         use Capability::{
-            Advance, Cancel, Catalog, Execute, Lifecycle, Live, Outbox, OwnLifecycle, Project, Read, Retry,
+            Advance, Cancel, Catalog, Execute, Import, Lifecycle, Live, Outbox, OwnLifecycle, Project, Read, Retry,
         };
         match self {
             Self::Viewer => Capabilities::of(&[Read, Live]),
             Self::Worker => Capabilities::of(&[Execute, Outbox, Project, Advance, OwnLifecycle]),
+            Self::Importer => Capabilities::of(&[Project, Import]),
             Self::Operator => Capabilities::of(&[Read, Live, Lifecycle, Cancel, Retry, Catalog]),
             Self::Admin => Capabilities::of(&Capability::ALL),
         }
@@ -176,7 +184,7 @@ impl fmt::Display for Role {
 
 /// Name that is not a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a role; the roles are viewer, worker, operator and admin")]
+#[error("{0:?} is not a role; the roles are viewer, worker, importer, operator and admin")]
 pub struct UnknownRole(String);
 
 impl FromStr for Role {

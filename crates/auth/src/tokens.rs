@@ -1,9 +1,10 @@
 //! Static tokens of 256 random bits. The server stores only their SHA-256.
 //!
 //! The token file has one JSON object per line; empty lines, and lines that begin with `#`, are skipped. The file is
-//! reloaded when it changes. A file that can't be read, or that has an invalid line, changes nothing: the tokens of its
-//! last valid content stay valid, and the problem is logged. A token that was removed from the file is revoked,
-//! together with its live connections: their [`Grant::revoked`] is cancelled.
+//! reloaded when it has changed and then stayed the same for half a second, so a file that is being written is not read. A
+//! file that can't be read changes nothing. An invalid line gives no token, and the other lines take effect. Both problems
+//! are logged and counted. A token that was removed from the file is revoked, together with its live connections: their
+//! [`Grant::revoked`] is cancelled.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -27,8 +28,10 @@ use plain_json::{self as json, Typed};
 pub const PREFIX: &str = "noetl_";
 /// Subject of the caller that sends `NOETL_INTERNAL_API_TOKEN`.
 pub const INTERNAL: &str = "internal";
-/// Interval at which the file is read. A removed token is revoked within a second.
+/// Interval at which the file is read.
 const POLL: Duration = Duration::from_millis(250);
+/// Number of further reads that must find the same content. A removed token is revoked within a second.
+const SAME: u32 = 2;
 /// Maximum number of bytes of a subject or tenant.
 const MAX_NAME_BYTES: usize = 256;
 
@@ -131,20 +134,23 @@ pub struct Tokens {
 
 #[derive(Debug, Default)]
 struct Loaded {
-    /// Text that was read last, valid or not.
+    /// Text in use.
     text: String,
     entries: Arc<Vec<Entry>>,
 }
 
 impl Tokens {
-    /// Reads a token file. `internal` is the digest of an additional token with the role `worker`.
+    /// Reads a token file. `internal` is the digest of an additional token with the roles `worker` and `importer`.
     pub fn open(path: Option<&Path>, internal: Option<[u8; 32]>) -> Result<Self, TokenFileError> {
-        let worker = |digest| Entry { digest, grant: Principal::new(INTERNAL, &[Role::Worker]).into() };
+        let worker = |digest| Entry { digest, grant: Principal::new(INTERNAL, &[Role::Worker, Role::Importer]).into() };
         let fixed = internal.map(worker).into_iter().collect();
         let loaded = path.map(|path| {
             let text = std::fs::read_to_string(path).map_err(|error| TokenFileError::Unreadable(error.to_string()))?;
-            let entries = Arc::new(parse(&text)?);
-            Ok(Loaded { text, entries })
+            let Parsed { entries, problems } = parse(&text);
+            match problems.into_iter().next() {
+                Some(problem) => Err(problem),
+                None => Ok(Loaded { text, entries: Arc::new(entries) }),
+            }
         });
         let loaded = RwLock::new(loaded.transpose()?.unwrap_or_default());
         Ok(Self { fixed, path: path.map(Path::to_owned), loaded })
@@ -163,16 +169,21 @@ impl Tokens {
         found
     }
 
-    /// Applies changes of the token file until `stop` is cancelled.
-    pub async fn watch(self: Arc<Self>, stop: CancellationToken) {
+    /// Applies changes of the token file until `stop` is cancelled. After each change, `report` gets the number of its
+    /// problems: its invalid lines, or 1 if it can't be read.
+    pub async fn watch(self: Arc<Self>, stop: CancellationToken, report: impl Fn(usize)) {
         let Some(path) = self.path.clone() else { return };
         let (mut ticks, mut readable) = (interval(POLL), true);
+        let (mut latest, mut same) = (None, 0);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
             match tokio::fs::read_to_string(&path).await {
                 Ok(text) => {
-                    readable = true;
-                    self.apply(text, &path);
+                    same = if readable && latest.as_ref() == Some(&text) { same + 1 } else { 0 };
+                    if same == SAME {
+                        report(self.apply(&text, &path));
+                    }
+                    (latest, readable) = (Some(text), true);
                 }
                 Err(error) if readable => {
                     readable = false;
@@ -181,35 +192,38 @@ impl Tokens {
                         %error,
                         "the token file can't be read; its tokens stay valid"
                     );
+                    report(1);
                 }
                 Err(_) => {}
             }
         }
     }
 
-    fn apply(&self, text: String, path: &Path) {
+    /// Applies the content of the file. Returns the number of invalid lines.
+    fn apply(&self, text: &str, path: &Path) -> usize {
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        let Parsed { entries, problems } = parse(text);
         if loaded.text == text {
-            return;
+            return problems.len();
         }
-        match parse(&text) {
-            Ok(read) => {
-                let (before, after) = (Arc::clone(&loaded.entries), carry_over(&loaded.entries, read));
-                loaded.entries = Arc::new(after);
-                let ended = before.iter().filter(|old| !loaded.entries.iter().any(|entry| entry.is(old)));
-                let ended = ended.inspect(|old| old.grant.revoked.cancel()).count();
-                tracing::info!(path = %path.display(), tokens = loaded.entries.len(), ended, "reloaded the token file");
-            }
-            Err(error) => {
-                tracing::error!(
-                    path = %path.display(),
-                    %error,
-                    "the token file is invalid; its last valid content stays in use"
-                );
-            }
+        for problem in &problems {
+            tracing::error!(path = %path.display(), %problem, "a line of the token file is invalid and gives no token");
         }
-        loaded.text = text;
+        let (before, after) = (Arc::clone(&loaded.entries), carry_over(&loaded.entries, entries));
+        (loaded.entries, loaded.text) = (Arc::new(after), text.to_owned());
+        let ended = before.iter().filter(|old| !loaded.entries.iter().any(|entry| entry.is(old)));
+        let ended = ended.inspect(|old| old.grant.revoked.cancel()).count();
+        tracing::info!(path = %path.display(), tokens = loaded.entries.len(), ended, "reloaded the token file");
+        problems.len()
     }
+}
+
+/// Content of a token file.
+struct Parsed {
+    /// The tokens of the valid lines.
+    entries: Vec<Entry>,
+    /// The problems of the others.
+    problems: Vec<TokenFileError>,
 }
 
 impl Entry {
@@ -225,21 +239,22 @@ fn carry_over(before: &[Entry], read: Vec<Entry>) -> Vec<Entry> {
     read.into_iter().map(kept).collect()
 }
 
-fn parse(text: &str) -> Result<Vec<Entry>, TokenFileError> {
-    let (mut entries, mut seen) = (Vec::new(), HashSet::new());
+fn parse(text: &str) -> Parsed {
+    let (mut entries, mut problems, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = |problem: LineProblem| TokenFileError::Line { line: number + 1, problem };
-        let entry = entry(line).map_err(wrong)?;
-        if !seen.insert(entry.digest) {
-            return Err(wrong(LineProblem::Duplicate));
+        match entry(line) {
+            Ok(entry) if seen.insert(entry.digest) => entries.push(entry),
+            wrong => {
+                let problem = wrong.err().unwrap_or(LineProblem::Duplicate);
+                problems.push(TokenFileError::Line { line: number + 1, problem });
+            }
         }
-        entries.push(entry);
     }
-    Ok(entries)
+    Parsed { entries, problems }
 }
 
 fn entry(line: &str) -> Result<Entry, LineProblem> {
@@ -301,6 +316,8 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     fn line(token: &str, role: &str) -> String {
@@ -318,26 +335,49 @@ mod tests {
         let lines = [line("one", "viewer"), line("two", "viewer"), line("three", "viewer")];
         let (tokens, file) = opened(&format!("# tokens\n\n{}\n", lines.join("\n")));
         let [one, two, three] = ["one", "two", "three"].map(|token| tokens.find(token).unwrap());
-        tokens.apply(format!("{}\n{}\n", lines[0], line("two", "admin")), file.path());
+        tokens.apply(&format!("{}\n{}\n", lines[0], line("two", "admin")), file.path());
         assert!(tokens.find("three").is_none() && three.revoked.is_cancelled());
         assert!(two.revoked.is_cancelled(), "its role has changed");
         assert_eq!(tokens.find("two").unwrap().principal.roles, [Role::Admin]);
         assert!(!one.revoked.is_cancelled() && !tokens.find("one").unwrap().revoked.is_cancelled());
-        assert_eq!(tokens.find("a token of NoETL's workers").unwrap().principal.roles, [Role::Worker]);
+        assert_eq!(tokens.find("a token of NoETL's workers").unwrap().principal.roles, [Role::Worker, Role::Importer]);
         assert!(tokens.find("four").is_none() && tokens.find("").is_none());
     }
 
     #[test]
-    fn invalid_file_changes_nothing() {
-        let (tokens, file) = opened(&line("one", "viewer"));
-        let one = tokens.find("one").unwrap();
-        for wrong in ["nonsense", &format!("{}\n{{}}", line("two", "admin")), &line("two", "god")] {
-            tokens.apply(wrong.to_owned(), file.path());
-            assert!(tokens.find("one").is_some() && tokens.find("two").is_none(), "{wrong}");
+    fn valid_lines_of_an_invalid_file_take_effect() {
+        let lines = [line("one", "viewer"), line("two", "viewer")];
+        for wrong in ["nonsense", "{}", &line("three", "god"), &line("one", "admin")] {
+            let (tokens, file) = opened(&lines.join("\n"));
+            let [one, two] = ["one", "two"].map(|token| tokens.find(token).unwrap());
+            assert_eq!(tokens.apply(&format!("{}\n{wrong}", lines[0]), file.path()), 1, "{wrong}");
+            assert!(!one.revoked.is_cancelled() && tokens.find("one").is_some(), "{wrong}");
+            assert!(two.revoked.is_cancelled() && tokens.find("two").is_none(), "{wrong}");
+            assert!(tokens.find("three").is_none());
         }
-        assert!(!one.revoked.is_cancelled());
-        tokens.apply(String::new(), file.path());
-        assert!(tokens.find("one").is_none() && one.revoked.is_cancelled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_being_written_is_not_applied() {
+        let (tokens, file) = opened(&line("one", "viewer"));
+        let (tokens, stop) = (Arc::new(tokens), CancellationToken::new());
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let watched = Arc::clone(&reports);
+        let report = move |problems| watched.lock().unwrap().push(problems);
+        let watching = Arc::clone(&tokens).watch(stop.clone(), report);
+        let one = tokens.find("one").unwrap();
+        let write = |text: &str| std::fs::write(file.path(), text).unwrap();
+        let writing = async {
+            write("");
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            assert!(!one.revoked.is_cancelled(), "the file was empty for a moment");
+            write(&format!("{}\nnonsense", line("two", "viewer")));
+            one.revoked.cancelled().await;
+            assert!(tokens.find("two").is_some());
+            stop.cancel();
+        };
+        tokio::join!(watching, writing);
+        assert_eq!(reports.lock().unwrap().last(), Some(&1));
     }
 
     #[test]
@@ -354,7 +394,7 @@ mod tests {
             good.clone(),
         ];
         for wrong in wrong {
-            let error = parse(&format!("{good}\n\n{wrong}")).unwrap_err();
+            let error = parse(&format!("{good}\n\n{wrong}")).problems.remove(0);
             assert!(matches!(error, TokenFileError::Line { line: 3, .. }), "{error}");
             assert!(!error.to_string().contains("noetl_secret"), "{error}");
         }

@@ -175,6 +175,9 @@ impl Snowflakes {
         } else {
             (ms + 1, 0)
         };
+        if next.0 > MAX_MS {
+            return Err(IdGenerationError::Exhausted(self.compose(ms, sequence)));
+        }
         if next.0 > self.ceiling_ms {
             return Err(IdGenerationError::CeilingReached { ceiling_ms: self.ceiling_ms });
         }
@@ -183,21 +186,22 @@ impl Snowflakes {
     }
 
     /// Returns the next id larger than `floor`. A floor more than a day after the clock, in a log with ids of another
-    /// origin, does not raise the generator: the returned id is larger, but later ids follow the clock.
+    /// origin, does not raise the generator: the returned id is larger, but later ids follow the clock. So no sequence of
+    /// floors moves the generator more than a day away from the clock.
     pub fn next_after(&mut self, floor: Id, now_ms: u64) -> Result<Id, IdGenerationError> {
         let ms = floor.millis();
         if !floor.can_be_followed() {
             return Err(IdGenerationError::Exhausted(floor));
         }
-        if ms > self.last.0.max(now_ms) + MAX_FLOOR_LEAD_MS {
-            self.distant_sequence = (self.distant_sequence + 1) & MAX_SEQUENCE;
-            return Ok(self.compose(ms + 1, self.distant_sequence));
-        }
-        // The generator is not raised above its ceiling: it could not make ids until a larger range is reserved.
-        if ms >= self.ceiling_ms {
-            return Err(IdGenerationError::CeilingReached { ceiling_ms: self.ceiling_ms });
-        }
         if self.compose(self.last.0, self.last.1) < floor {
+            if ms > now_ms + MAX_FLOOR_LEAD_MS {
+                self.distant_sequence = (self.distant_sequence + 1) & MAX_SEQUENCE;
+                return Ok(self.compose(ms + 1, self.distant_sequence));
+            }
+            // The generator is not raised above its ceiling: it could not make ids until a larger range is reserved.
+            if ms >= self.ceiling_ms {
+                return Err(IdGenerationError::CeilingReached { ceiling_ms: self.ceiling_ms });
+            }
             // The rest of that millisecond is skipped: a smaller machine id could not exceed `floor` within it.
             self.last = (ms, MAX_SEQUENCE);
         }
@@ -279,6 +283,34 @@ mod tests {
             assert!(ids.next_after(floor, now_ms).unwrap() > floor);
             assert_eq!(ids.next(now_ms).unwrap().millis(), later_ms, "{lead_ms}");
         }
+    }
+
+    #[test]
+    fn floors_that_follow_each_other_do_not_move_the_generator_away_from_the_clock() {
+        let (mut ids, now_ms) = (Snowflakes::new(7, 0, MAX_MS), 1_000);
+        let mut last = ids.next(now_ms).unwrap();
+        for _ in 0..1_000 {
+            let floor = Id::first_of(last.millis() + DAY_MS);
+            let next = ids.next_after(floor, now_ms).unwrap();
+            assert!(next > floor);
+            last = next;
+        }
+        assert!(ids.next(now_ms).unwrap().millis() <= now_ms + DAY_MS + 1);
+    }
+
+    #[test]
+    fn a_floor_below_the_last_id_is_followed_also_after_the_clock_was_set_back() {
+        let mut ids = Snowflakes::new(7, 0, MAX_MS);
+        let made = ids.next(400 * DAY_MS).unwrap();
+        let next = ids.next_after(Id::first_of(300 * DAY_MS), 1_000).unwrap();
+        assert!(next > made, "an id that the generator made before could be made again");
+    }
+
+    #[test]
+    fn a_generator_at_the_end_of_time_says_so() {
+        let mut ids = Snowflakes::new(7, MAX_MS - 1, u64::MAX);
+        let last = (0..4096).map(|_| ids.next(1).unwrap()).last().unwrap();
+        assert_eq!(ids.next(1), Err(IdGenerationError::Exhausted(last)));
     }
 
     #[test]

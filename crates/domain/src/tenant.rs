@@ -73,6 +73,8 @@ pub struct Caller {
     pub actor: Option<Actor>,
     /// Data that the caller may read and write.
     pub scope: Scope,
+    /// Whether the caller may bring events of executions that another program started.
+    pub imports: bool,
 }
 
 /// Tenant and organization that a request names for the data that it creates.

@@ -8,7 +8,8 @@ use futures::StreamExt;
 use serde::Deserialize;
 
 use super::document::TypeSystem;
-use super::given_variables::{GivenVariables, Parameter};
+use super::extensions::KnownExtensions;
+use super::given_variables::GivenVariables;
 use super::lexer;
 use super::limits::Limits;
 use super::media;
@@ -53,10 +54,9 @@ pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, RequestRejection> {
         Query::<QueryParameters>::try_from_uri(uri).map_err(|error| RequestRejection::Malformed(error.body_text()))?;
     let QueryParameters { query, document_id, operation_name, variables, extensions } = parameters;
     let variables = from_text("variables", variables, GivenVariables::parse)?;
-    let extensions = from_text("extensions", extensions, |text| {
-        json::parse(text.as_bytes()).map(|Parameter(extensions)| extensions)
-    })?;
-    Ok(Parameters::new(query, document_id, operation_name, variables, extensions)?)
+    let extensions =
+        from_text("extensions", extensions, |text| json::parse::<Option<KnownExtensions>>(text.as_bytes()))?;
+    Ok(Parameters::new(query, document_id, operation_name, variables, extensions.unwrap_or_default())?)
 }
 
 async fn read(

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use async_graphql::Variables;
 use bytes::Bytes;
-use serde::de::{Deserialize, Deserializer, Error};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use plain_json::{self as json, Borrowed, Typed};
@@ -26,7 +25,7 @@ impl GivenVariables {
         match json::borrow(&text) {
             Ok(Parameter(given)) => Ok(Self::of(&text, given)),
             // This type's errors name the value that is not an object.
-            Err(error) => Err(json::parse::<Parameter<Variables>>(&text).err().unwrap_or(error)),
+            Err(error) => Err(json::parse::<AnyObject>(&text).err().unwrap_or(error)),
         }
     }
 
@@ -42,14 +41,37 @@ impl fmt::Debug for GivenVariables {
     }
 }
 
-/// A value of the executor that the URL carries as JSON text.
+/// Variables that a request has as a text of their own.
 #[derive(Debug, serde::Deserialize)]
 #[serde(transparent)]
-pub(super) struct Parameter<T>(pub(super) T);
+struct Parameter<'a>(#[serde(borrow)] Option<ObjectText<'a>>);
 
-impl Typed for Parameter<Variables> {}
-impl Typed for Parameter<async_graphql::Extensions> {}
-impl<'a> Borrowed<'a> for Parameter<Option<ObjectText<'a>>> {}
+impl<'a> Borrowed<'a> for Parameter<'a> {}
+
+/// A JSON object whose content is not kept.
+#[derive(Debug)]
+pub(super) struct AnyObject;
+
+impl Typed for AnyObject {}
+
+impl<'de> Deserialize<'de> for AnyObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for AnyObject {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
+        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(self)
+    }
+}
 
 /// Text of a JSON object, without its value.
 #[derive(Debug, Clone, Copy)]
@@ -63,8 +85,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for ObjectText<'a> {
 }
 
 #[cfg(test)]
-impl From<Variables> for GivenVariables {
-    fn from(variables: Variables) -> Self {
+impl From<async_graphql::Variables> for GivenVariables {
+    fn from(variables: async_graphql::Variables) -> Self {
         Self(Some(serde_json::to_vec(&variables).unwrap().into()))
     }
 }

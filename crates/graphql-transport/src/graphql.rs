@@ -19,12 +19,12 @@ use super::admission::Caller;
 use super::body::{self, BodyHead};
 use super::edge::{AdmittedCaller, TransportState};
 use super::media::Media;
+use super::multipart;
 use super::rejection::RequestRejection;
 use super::reply::Reply;
 use super::resources::RequestSlot;
 use super::streaming::{self, Replies};
 use super::transport::Transport;
-use super::{multipart, resources};
 
 /// Serves a POST, or a GET that is not a WebSocket handshake.
 pub(super) async fn serve<E: Executor>(State(state): State<Arc<TransportState<E>>>, request: Request) -> Response {
@@ -90,7 +90,8 @@ async fn handle<E: Executor>(
         _ if in_parts => {
             let connection = state.connect(Transport::Multipart, &key)?;
             let kind = operation.kind;
-            let stream = resources::keep(slot.unless_live(kind), engine.replies(operation, Transport::Multipart));
+            let taken = slot.until_end(kind, operation.text_bytes)?;
+            let stream = taken.with(engine.replies(operation, Transport::Multipart));
             Ok(streaming::respond(state, multipart::framing(), Replies { kind, stream }, admitted, connection))
         }
         OperationType::Subscription => Err(RequestRejection::SubscriptionOverHttp),

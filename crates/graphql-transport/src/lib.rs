@@ -16,10 +16,12 @@
 
 mod absent_values;
 mod admission;
+mod beside;
 mod body;
 mod document;
 mod edge;
 mod engine;
+mod extensions;
 mod given_variables;
 mod graphql;
 mod lexer;
@@ -48,6 +50,7 @@ mod websocket;
 
 pub use absent_values::AbsentValues;
 pub use admission::{Admit, Admitted, Caller, Permits, Prepare, Refusal};
+pub use beside::limited;
 pub use body::check_body;
 pub use document::{CheckedScalar, InvalidSchema, TypeSystem};
 pub use edge::Edge;

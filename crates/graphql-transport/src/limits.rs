@@ -32,6 +32,9 @@ pub struct Limits {
     pub operations: usize,
     /// Variables that an operation defines. Default 100.
     pub variables: usize,
+    /// Values in the variables that an operation declares. Each 16 bytes of their text allow one more. A value of the
+    /// scalar that is carried as text is one value. Default 32,768.
+    pub values: usize,
     /// Arguments of a field or directive. Default 30.
     pub arguments: usize,
     /// Directives of a field, fragment, variable or operation. Default 10.
@@ -64,13 +67,18 @@ pub struct Limits {
     pub connections: usize,
     /// Open WebSockets and event streams together. Default 10,000.
     pub live_connections: usize,
-    /// Requests in flight: HTTP requests, and queries and mutations on WebSockets, from admission until the response
-    /// has been sent. Default 1,024.
+    /// Bytes of the document and the variables of a subscription. Default 32 KiB.
+    pub subscription_bytes: usize,
+    /// Estimated memory of all running subscriptions, in bytes: 4 KiB each, and eight times the bytes of their documents and
+    /// variables. Default 128 MiB.
+    pub live_bytes: usize,
+    /// Requests in flight: HTTP requests, and queries and mutations on WebSockets, from admission until there is a
+    /// response. Default 1,024.
     pub requests: usize,
     /// Bytes of request bodies and unsent responses together. The same number separately limits the bytes of incomplete
     /// WebSocket messages, in total only. Default 256 MiB.
     pub buffered_bytes: usize,
-    /// Share of each of the four totals above that one caller may take, in percent. A caller is an authenticated
+    /// Share of each of the totals above that one caller may take, in percent. A caller is an authenticated
     /// subject, else an IPv4 address or an IPv6 /64. Default 50.
     pub caller_share: u8,
     /// Time in which a request head, or a TLS handshake, must arrive. Also the time for which a connection may stay
@@ -115,6 +123,7 @@ impl Default for Limits {
             nesting: 30,
             operations: 20,
             variables: 100,
+            values: 32_768,
             arguments: 30,
             directives: 10,
             fields: 2_000,
@@ -130,6 +139,8 @@ impl Default for Limits {
             deadline: Duration::from_secs(15),
             connections: 20_000,
             live_connections: 10_000,
+            subscription_bytes: 32 << 10,
+            live_bytes: 128 << 20,
             requests: 1_024,
             buffered_bytes: 256 << 20,
             caller_share: 50,

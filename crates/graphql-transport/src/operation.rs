@@ -1,14 +1,15 @@
 //! Turns a request into an operation that may run: checked against the limits, validated and merged.
 
 use async_graphql::parser::types::OperationType;
-use async_graphql::{Extensions, Request, Variables};
+use async_graphql::{Extensions, Request};
 use bytes::Bytes;
 use serde::Deserialize;
 
 use super::document::{self, Checked, Selected, Shape, TypeSystem};
-use super::given_variables::{GivenVariables, ObjectText};
+use super::extensions::{KnownExtensions, PERSISTED_QUERY};
+use super::given_variables::{AnyObject, GivenVariables, ObjectText};
 use super::limits::Limits;
-use super::operation_error::OperationError;
+use super::operation_error::{Limit, OperationError};
 use plain_json::{self as json, Borrowed, Typed};
 
 /// Maximum number of bytes of an operation's name in a span or a log line.
@@ -35,11 +36,11 @@ struct RawParameters<V> {
     #[serde(default)]
     variables: V,
     #[serde(default)]
-    extensions: Extensions,
+    extensions: Option<KnownExtensions>,
 }
 
 impl<'a> Borrowed<'a> for RawParameters<Option<ObjectText<'a>>> {}
-impl Typed for RawParameters<Variables> {}
+impl Typed for RawParameters<Option<AnyObject>> {}
 
 /// Reason why a request's parameters could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -56,10 +57,11 @@ impl Parameters {
         match json::borrow::<RawParameters<Option<ObjectText<'_>>>>(text) {
             Ok(raw) => {
                 let RawParameters { query, document_id, operation_name, variables, extensions } = raw;
-                Self::new(query, document_id, operation_name, GivenVariables::of(text, variables), extensions)
+                let variables = GivenVariables::of(text, variables);
+                Self::new(query, document_id, operation_name, variables, extensions.unwrap_or_default())
             }
             // The errors of this type say more about variables that are not an object.
-            Err(error) => Err(json::parse::<RawParameters<Variables>>(text).err().unwrap_or(error).into()),
+            Err(error) => Err(json::parse::<RawParameters<Option<AnyObject>>>(text).err().unwrap_or(error).into()),
         }
     }
 
@@ -69,9 +71,9 @@ impl Parameters {
         document_id: Option<String>,
         operation_name: Option<String>,
         variables: GivenVariables,
-        extensions: Extensions,
+        KnownExtensions(extensions): KnownExtensions,
     ) -> Result<Self, Unreadable> {
-        let selects = document_id.is_some() || extensions.contains_key("persistedQuery");
+        let selects = document_id.is_some() || extensions.contains_key(PERSISTED_QUERY);
         let query = query.or_else(|| selects.then(String::new)).ok_or(Unreadable::NoDocument)?;
         Ok(Self { query, document_id, operation_name, variables, extensions })
     }
@@ -86,6 +88,8 @@ pub(super) struct Operation {
     pub(super) shape: Shape,
     /// Whether it reads the schema by introspection.
     pub(super) introspects: bool,
+    /// Bytes of its document and its variables.
+    pub(super) text_bytes: usize,
 }
 
 impl Operation {
@@ -96,11 +100,15 @@ impl Operation {
         let selected = Selected { query: &parameters.query, operation: name.as_deref() };
         let Checked { kind, document, variables, shape, introspects, absent } =
             document::check(selected, &parameters.variables, types, limits)?;
+        let text_bytes = parameters.query.len() + parameters.variables.text().map_or(0, Bytes::len);
+        if kind == OperationType::Subscription {
+            Limit::SubscriptionBytes.check(text_bytes as u64, limits.subscription_bytes as u64)?;
+        }
         let mut request = Request::new(parameters.query).variables(variables).data(absent);
         request.operation_name = name;
         request.extensions = parameters.extensions;
         request.set_parsed_query(document);
-        Ok(Self { request, kind, shape, introspects })
+        Ok(Self { request, kind, shape, introspects, text_bytes })
     }
 
     /// Returns the name of the operation for spans and log lines, truncated to [`MAX_NAME`] bytes; `None` if it has no

@@ -142,6 +142,8 @@ pub enum Limit {
     Operations,
     /// Variables that an operation defines.
     Variables,
+    /// Values in the variables that an operation declares.
+    Values,
     /// Arguments of a field or directive.
     Arguments,
     /// Directives of an element.
@@ -158,6 +160,8 @@ pub enum Limit {
     Comparisons,
     /// Bytes of the response, or of one item of a subscription.
     ResponseBytes,
+    /// Bytes of the document and the variables of a subscription.
+    SubscriptionBytes,
     /// Operations that run at once on one WebSocket.
     OperationsPerSocket,
 }
@@ -182,6 +186,7 @@ impl Limit {
             Self::Nesting => "nesting",
             Self::Operations => "operations",
             Self::Variables => "variables",
+            Self::Values => "values",
             Self::Arguments => "arguments",
             Self::Directives => "directives",
             Self::Fields => "fields",
@@ -190,6 +195,7 @@ impl Limit {
             Self::ArgumentBytes => "argument_bytes",
             Self::Comparisons => "comparisons",
             Self::ResponseBytes => "response_bytes",
+            Self::SubscriptionBytes => "subscription_bytes",
             Self::OperationsPerSocket => "operations_per_socket",
         }
     }
@@ -203,6 +209,7 @@ impl Limit {
             Self::Nesting => "depth of selection sets and fragments",
             Self::Operations => "number of operations in a document",
             Self::Variables => "number of variables that an operation defines",
+            Self::Values => "number of values in the variables, for texts of this length,",
             Self::Arguments => "number of arguments of a field or directive",
             Self::Directives => "number of directives on one element",
             Self::Fields => "number of fields and fragments, with fragments spread,",
@@ -211,6 +218,7 @@ impl Limit {
             Self::ArgumentBytes => "number of bytes in arguments, counted at each use of a variable,",
             Self::Comparisons => "number of comparisons of fields with the same name or alias",
             Self::ResponseBytes => "number of bytes in a response",
+            Self::SubscriptionBytes => "number of bytes in the document and the variables of a subscription",
             Self::OperationsPerSocket => "number of operations that run at once on a connection",
         }
     }

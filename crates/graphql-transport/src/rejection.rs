@@ -24,6 +24,8 @@ pub(super) enum RequestRejection {
     TooManyJsonValues { limit: usize },
     #[error("The body took too long to arrive.")]
     BodyTooSlow,
+    #[error("The request took too long; try again later.")]
+    TooSlow,
     #[error("The body ended before it was complete.")]
     BodyIncomplete,
     #[error("Send the operation as content-type application/json, in UTF-8 and without content-encoding.")]
@@ -78,7 +80,7 @@ impl RequestRejection {
             Self::MutationOverGet | Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::CrossSite | Self::Host | Self::NotAdmitted(Refusal::Forbidden) => StatusCode::FORBIDDEN,
             Self::NotAdmitted(Refusal::Unauthenticated) => StatusCode::UNAUTHORIZED,
-            Self::Closing | Self::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Closing | Self::Overloaded(_) | Self::TooSlow => StatusCode::SERVICE_UNAVAILABLE,
             Self::BodyIncomplete
             | Self::Malformed(_)
             | Self::Unrepresentable(_)
@@ -92,7 +94,7 @@ impl RequestRejection {
         match self {
             Self::BodyTooLarge { .. } | Self::TooManyJsonValues { .. } => "LIMIT_EXCEEDED",
             Self::Overloaded(_) => OVERLOADED,
-            Self::BodyTooSlow => "TIMEOUT",
+            Self::BodyTooSlow | Self::TooSlow => "TIMEOUT",
             Self::CrossSite | Self::Host => "FORBIDDEN",
             Self::NotAdmitted(refusal) => refusal.code(),
             Self::Closing => "SHUTTING_DOWN",
@@ -145,7 +147,7 @@ impl RequestRejection {
             Self::MutationOverGet => Some((header::ALLOW, "POST")),
             Self::Method => Some((header::ALLOW, "GET, POST")),
             Self::NotAdmitted(Refusal::Unauthenticated) => Some((header::WWW_AUTHENTICATE, "Bearer")),
-            Self::Closing | Self::Overloaded(_) => Some((header::RETRY_AFTER, "1")),
+            Self::Closing | Self::Overloaded(_) | Self::TooSlow => Some((header::RETRY_AFTER, "1")),
             // The rest of the body is not read.
             Self::BodyTooLarge { .. } | Self::BodyTooSlow | Self::BodyIncomplete => Some((header::CONNECTION, "close")),
             _ => None,

@@ -14,6 +14,11 @@ use super::limits::{LARGE_MESSAGE_BYTES, Limits};
 use super::listener::{Network, Peer};
 use super::reply::Reply;
 
+/// Estimated memory of a subscription in bytes, without its document and variables.
+const LIVE_BYTES: usize = 4 << 10;
+/// Bytes of memory for each byte of a subscription's document and variables.
+const LIVE_FACTOR: usize = 8;
+
 /// Name under which a caller's resources are counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum CallerKey {
@@ -38,6 +43,7 @@ pub(super) enum Resource {
     Requests,
     LiveConnections,
     BufferedBytes,
+    LiveBytes,
 }
 
 impl Resource {
@@ -47,6 +53,7 @@ impl Resource {
             Self::Requests => "requests",
             Self::LiveConnections => "live_connections",
             Self::BufferedBytes => "buffered_bytes",
+            Self::LiveBytes => "live_bytes",
         }
     }
 
@@ -55,12 +62,13 @@ impl Resource {
             Self::Requests => limits.requests,
             Self::LiveConnections => limits.live_connections,
             Self::BufferedBytes => limits.buffered_bytes,
+            Self::LiveBytes => limits.live_bytes,
         }
     }
 }
 
 /// Amount of each resource that is taken, indexed by [`Resource`].
-type Amounts = [usize; 3];
+type Amounts = [usize; 4];
 
 /// Resources in use of one transport, in total and by caller.
 pub(super) struct ResourceUsage {
@@ -79,6 +87,11 @@ struct Ledger {
 impl ResourceUsage {
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self { limits: *limits, ledger: Mutex::default(), requests: gauge!("graphql_requests") })
+    }
+
+    /// Returns the resources of other routes than the API's, which are not in the metrics.
+    pub(super) fn of_other_routes(limits: &Limits) -> Arc<Self> {
+        Arc::new(Self { limits: *limits, ledger: Mutex::default(), requests: Gauge::noop() })
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -153,11 +166,13 @@ impl Drop for ResourceGuard {
     }
 }
 
-/// Slot of a request in flight, from its admission until its response has been sent.
+/// Slot of a request, from its admission until it has a response. The bytes are counted until the response has been sent.
 pub(super) struct RequestSlot {
     bytes: ResourceGuard,
-    _request: ResourceGuard,
+    _in_flight: InFlight,
 }
+
+struct InFlight(ResourceGuard);
 
 impl RequestSlot {
     /// Takes a slot for a caller.
@@ -165,7 +180,7 @@ impl RequestSlot {
         let request = usage.take(caller, Resource::Requests, 1)?;
         let bytes = usage.take(caller, Resource::BufferedBytes, 0)?;
         usage.requests.increment(1);
-        Ok(Self { bytes, _request: request })
+        Ok(Self { bytes, _in_flight: InFlight(request) })
     }
 
     /// Counts further bytes that the request buffers.
@@ -173,13 +188,19 @@ impl RequestSlot {
         self.bytes.grow(bytes)
     }
 
-    /// Returns the slot for an operation whose replies are streamed; `None` for a subscription, whose
-    /// connection is counted instead.
-    pub(super) fn unless_live(self, kind: OperationType) -> Option<Self> {
-        (kind != OperationType::Subscription).then_some(self)
+    /// Returns what an operation whose replies are streamed takes until its end: this slot, or the memory of a subscription
+    /// whose document and variables have `text_bytes`.
+    pub(super) fn until_end(self, kind: OperationType, text_bytes: usize) -> Result<Taken, Resource> {
+        if kind != OperationType::Subscription {
+            return Ok(Taken { _slot: Some(self), _memory: None });
+        }
+        let ResourceGuard { usage, caller, .. } = &self.bytes;
+        let memory = usage.take(caller, Resource::LiveBytes, LIVE_BYTES + LIVE_FACTOR * text_bytes)?;
+        Ok(Taken { _slot: None, _memory: Some(memory) })
     }
 
-    /// Returns the bytes of a response's text. They count as buffered and keep the slot until they have been sent. With
+    /// Frees the slot and returns the bytes of a response's text. They count as buffered until they have been sent, so a
+    /// client that does not read keeps no slot. With
     /// `never_refuse`, for an operation that may have had an effect, the response is never refused.
     pub(super) fn send(mut self, text: String, never_refuse: bool) -> Result<Bytes, Resource> {
         if never_refuse {
@@ -187,18 +208,26 @@ impl RequestSlot {
         } else {
             self.buffer(text.len())?;
         }
-        Ok(Bytes::from_owner(HeldBytes { text, _held: self }))
+        Ok(Bytes::from_owner(HeldBytes { text, _held: self.bytes }))
     }
 }
 
-/// Keeps a slot until the stream of replies is dropped.
-pub(super) fn keep(slot: Option<RequestSlot>, replies: BoxStream<'static, Reply>) -> BoxStream<'static, Reply> {
-    replies.inspect(move |_| _ = &slot).boxed()
+/// What an operation takes until its end.
+pub(super) struct Taken {
+    _slot: Option<RequestSlot>,
+    _memory: Option<ResourceGuard>,
 }
 
-impl Drop for RequestSlot {
+impl Taken {
+    /// Keeps it until the stream of replies is dropped.
+    pub(super) fn with(self, replies: BoxStream<'static, Reply>) -> BoxStream<'static, Reply> {
+        replies.inspect(move |_| _ = &self).boxed()
+    }
+}
+
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.bytes.usage.requests.decrement(1);
+        self.0.usage.requests.decrement(1);
     }
 }
 
@@ -270,7 +299,7 @@ mod tests {
     fn resource_has_the_name_of_its_limit() {
         let limits = Limits::default();
         let fields = serde_json::to_value(limits).unwrap();
-        for resource in [Resource::Requests, Resource::LiveConnections, Resource::BufferedBytes] {
+        for resource in [Resource::Requests, Resource::LiveConnections, Resource::BufferedBytes, Resource::LiveBytes] {
             assert_eq!(fields[resource.limit()], resource.total(&limits), "{resource:?}");
         }
     }
@@ -294,35 +323,40 @@ mod tests {
         assert!(matches!(small, Ok(None)));
         let large = connection.buffer(LARGE_MESSAGE_BYTES + 1);
         assert!(matches!(large, Ok(Some(_))));
-        assert_eq!(usage.ledger().total, [0, 1, LARGE_MESSAGE_BYTES + 1]);
+        assert_eq!(usage.ledger().total, [0, 1, LARGE_MESSAGE_BYTES + 1, 0]);
         assert_eq!(connection.buffer(LARGE_MESSAGE_BYTES + 1).err(), Some(Resource::BufferedBytes));
     }
 
     #[test]
-    fn only_subscriptions_give_up_the_slot_of_their_request() {
-        let usage = ResourceUsage::new(&Limits::default());
-        for (kind, expected) in
-            [(OperationType::Query, 1), (OperationType::Mutation, 1), (OperationType::Subscription, 0)]
-        {
-            let slot = RequestSlot::take(&usage, &subject("a")).unwrap_or_else(|_| panic!("a slot is free"));
-            let replies = keep(slot.unless_live(kind), futures::stream::pending().boxed());
-            assert_eq!(usage.ledger().total[0], expected, "{kind}");
+    fn a_subscription_takes_memory_in_place_of_the_slot_of_its_request() {
+        let usage = ResourceUsage::new(&Limits { live_bytes: 2 * (4096 + 8 * 100), ..Limits::default() });
+        let slot = || RequestSlot::take(&usage, &subject("a")).unwrap_or_else(|_| panic!("a slot is free"));
+        for (kind, expected) in [
+            (OperationType::Query, [1, 0, 0, 0]),
+            (OperationType::Mutation, [1, 0, 0, 0]),
+            (OperationType::Subscription, [0, 0, 0, 4896]),
+        ] {
+            let taken = slot().until_end(kind, 100).unwrap_or_else(|_| panic!("{kind} is refused"));
+            let replies = taken.with(futures::stream::pending().boxed());
+            assert_eq!(usage.ledger().total, expected, "{kind}");
+            let further = slot().until_end(OperationType::Subscription, 101);
+            assert_eq!(further.err(), Some(Resource::LiveBytes), "{kind}");
             drop(replies);
-            assert_eq!(usage.ledger().total[0], 0, "{kind}");
+            assert_eq!(usage.ledger().total, Amounts::default(), "{kind}");
         }
     }
 
     #[test]
-    fn response_keeps_its_slot_until_it_is_sent() {
+    fn response_frees_its_slot_and_counts_its_bytes_until_it_is_sent() {
         let usage = ResourceUsage::new(&Limits { buffered_bytes: 100, ..Limits::default() });
         let slot = || RequestSlot::take(&usage, &subject("a")).unwrap_or_else(|_| panic!("a slot is free"));
         let unsent = slot().send("x".repeat(50), false).unwrap();
         assert_eq!(slot().send("x".into(), false).err(), Some(Resource::BufferedBytes));
         let of_mutation = slot().send("x".repeat(90), true).unwrap();
-        assert_eq!(usage.ledger().total, [2, 0, 140]);
+        assert_eq!(usage.ledger().total, [0, 0, 140, 0]);
         let part = unsent.slice(..1);
         drop((unsent, of_mutation));
-        assert_eq!(usage.ledger().total, [1, 0, 50]);
+        assert_eq!(usage.ledger().total, [0, 0, 50, 0]);
         drop(part);
         assert_eq!(usage.ledger().total, Amounts::default());
     }

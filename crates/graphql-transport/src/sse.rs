@@ -24,7 +24,6 @@ use super::edge::{AdmittedCaller, TransportState};
 use super::media::Media;
 use super::rejection::RequestRejection;
 use super::reply::Reply;
-use super::resources;
 use super::streaming::{self, End, Framing, Replies};
 use super::transport::Transport;
 
@@ -65,7 +64,8 @@ async fn open<E: Executor>(state: &TransportState<E>, request: Request) -> Resul
         }
         Ok(operation) => {
             let kind = operation.kind;
-            let stream = resources::keep(slot.unless_live(kind), engine.replies(operation, TRANSPORT));
+            let taken = slot.until_end(kind, operation.text_bytes)?;
+            let stream = taken.with(engine.replies(operation, TRANSPORT));
             Replies { kind, stream }
         }
     };

@@ -15,12 +15,11 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::{Instrument, Span, debug_span, field};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
+use super::extensions::TRACEPARENT;
 use super::operation::Operation;
 use super::request_id::{HEADER, RequestId};
 use super::transport::{Transport, kind_label};
 
-/// Name of the header, and of the entry in an operation's `extensions`, that identifies the caller's trace.
-const TRACEPARENT: &str = "traceparent";
 /// Name of the header with the vendor-specific data of a trace.
 const TRACESTATE: &str = "tracestate";
 /// Maximum number of bytes in a trace state (W3C Trace Context, section 3.3.1.5). A longer one is dropped.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use noetl_domain::ids::{Id, IdGenerationError, Snowflakes};
+use noetl_domain::ids::{Id, IdGenerationError, MAX_FLOOR_LEAD_MS, Snowflakes};
 use noetl_runtime::clock;
 use noetl_storage::machines::{self, Grant, Holder, KnownMap, Lease};
 use noetl_storage::pools::Databases;
@@ -97,7 +97,8 @@ impl Ids {
     ) -> Result<T, ServiceError> {
         match self.make(&next) {
             Err(NoIdReason::Generator(IdGenerationError::CeilingReached { .. })) => {
-                self.renew_past(floor_ms).await?;
+                // A later floor does not raise the generator.
+                self.renew_past(floor_ms.min(clock::snowflake_ms() + MAX_FLOOR_LEAD_MS)).await?;
                 Ok(self.make(next)?)
             }
             made => Ok(made?),

@@ -185,6 +185,21 @@ pub async fn settle(cluster: &Database, executions: &[i64]) -> Result<(), Storag
     Ok(())
 }
 
+/// Frees the keys of the reserved claims of these executions, which can't be created.
+#[tracing::instrument(
+    level = "debug", name = "sql.dedup.free", skip_all,
+    fields(database = %cluster.name(), count = executions.len(), first = executions.first())
+)]
+pub async fn free(cluster: &Database, executions: &[i64]) -> Result<(), StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.subscription_dedup SET state = 1, request = NULL, expires_at = now()
+         WHERE state = 0 AND execution_id = ANY($1)",
+        executions,
+    );
+    cluster.run(update.execute(cluster.pool())).await?;
+    Ok(())
+}
+
 /// A reserved claim with its request.
 #[derive(Debug)]
 pub struct ReservedClaim {

@@ -1,17 +1,22 @@
 //! Executions: their creation, their rows in the read model, and their end. The lists are in [`super::execution_lists`].
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use sqlx::{Executor, Postgres};
 
 use super::durability;
 use super::error::StorageError;
 use super::id_span::IdSpan;
-use super::log::LockedLog;
+use super::ingest::{BEGINS_AFTER, LOCKED_LOGS};
+use super::log::{self, LockedLog};
 use super::pools::Database;
 use super::snapshots::Projected;
 use super::view::View;
 use noetl_domain::execution::{Creation, Status, ended_by};
-use noetl_domain::ids::Id;
+use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::tenant::Scope;
 use noetl_domain::workflow::End;
@@ -98,15 +103,69 @@ pub struct Created {
     pub start_time: DateTime<Utc>,
 }
 
-/// Creates executions of one shard in one statement: for each the execution row, the started event and the outbox row.
-/// Returns those that were created, in no order. Idempotent: an execution whose row exists is skipped. The ids must be
-/// distinct.
+/// Time for which nobody else can have begun the log of an id, with half a minute for a slow statement.
+const NEW_FOR: Duration = Duration::from_secs(BEGINS_AFTER.as_secs() / 2);
+
+/// Result of the creation of several executions.
+#[derive(Debug)]
+pub struct Creations {
+    /// The executions that were created, in no order.
+    pub created: Vec<Created>,
+    /// Ids under which there is something else. Nothing was created for them.
+    pub taken: Vec<i64>,
+}
+
+/// Creates executions of one shard: for each the execution row, the started event and the outbox row. Idempotent: an
+/// execution that exists with the same started event, or the same dedup key, is skipped. The ids must be distinct.
+///
+/// One statement creates the executions with new ids. The others, which finish the claims of crashed servers for example,
+/// are created under the locks of their logs, unless the log has events of another tenant.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.create", skip_all,
     fields(database = %shard.name(), count = creations.len(),
            first = creations.first().map(|one| tracing::field::display(one.execution_id)))
 )]
-pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<Vec<Created>, StorageError> {
+pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<Creations, StorageError> {
+    let created = shard.run(create_rows(shard.planned_for(creations.len()), creations, Ids::New)).await?;
+    let mut done = Creations { created, taken: Vec::new() };
+    if done.created.len() == creations.len() {
+        return Ok(done);
+    }
+    let created: BTreeSet<i64> = done.created.iter().map(|one| one.execution_id).collect();
+    let is_left = |one: &&&Creation| !created.contains(&one.execution_id.get());
+    let left: Vec<&Creation> = creations.iter().filter(is_left).copied().collect();
+    for part in left.chunks(LOCKED_LOGS) {
+        let work = async {
+            let ids: Vec<i64> = part.iter().map(|one| one.execution_id.get()).collect();
+            let mut tx = shard.pool().begin().await?;
+            log::lock_each(&mut *tx, &ids).await?;
+            let created = create_rows(&mut *tx, part, Ids::Locked).await?;
+            let existing = existing(&mut *tx, part).await?;
+            tx.commit().await?;
+            Ok((ids, created, existing))
+        };
+        let (ids, created, existing) = shard.run(work).await?;
+        done.taken.extend(ids.into_iter().filter(|id| !existing.contains(id)));
+        done.created.extend(created);
+    }
+    durability::confirm(shard).await?;
+    Ok(done)
+}
+
+/// Ids of executions to create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ids {
+    /// Ids that were made less than [`NEW_FOR`] ago. Others are left out.
+    New,
+    /// Any ids, whose logs are locked.
+    Locked,
+}
+
+async fn create_rows(
+    executor: impl Executor<'_, Database = Postgres>,
+    creations: &[&Creation],
+    ids_are: Ids,
+) -> sqlx::Result<Vec<Created>> {
     let ids: Vec<i64> = creations.iter().map(|one| one.execution_id.get()).collect();
     let event_ids: Vec<i64> = creations.iter().map(|one| one.event_id.get()).collect();
     let catalog_ids: Vec<i64> = creations.iter().map(|one| one.catalog_id.get()).collect();
@@ -132,6 +191,10 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<Vec<Cre
              SELECT execution_id, catalog_id, parent, 'PENDING', path, 'playbook_started', path, event_id, now(),
                     tenant_id, organization_id
              FROM input
+             WHERE CASE WHEN $12
+                   THEN NOT EXISTS (SELECT FROM noetl.event
+                                    WHERE event.execution_id = input.execution_id AND event.tenant_id <> input.tenant_id)
+                   ELSE execution_id >> 22 >= (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $13 END
              ON CONFLICT (execution_id) DO NOTHING
              RETURNING execution_id, start_time
          ), started AS (
@@ -157,12 +220,31 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<Vec<Cre
         &commands,
         &tenants,
         &organizations,
+        ids_are == Ids::Locked,
+        // Milliseconds from the Unix epoch to the start of ids, and for which an id counts as new.
+        (EPOCH_UNIX_MS + u64::try_from(NEW_FOR.as_millis()).unwrap_or(u64::MAX)).cast_signed(),
     );
-    let created = shard.run(statement.fetch_all(shard.planned_for(creations.len()))).await?;
-    if created.len() < creations.len() {
-        durability::confirm(shard).await?;
-    }
-    Ok(created)
+    statement.fetch_all(executor).await
+}
+
+/// Returns which of these executions exist.
+async fn existing(executor: impl Executor<'_, Database = Postgres>, creations: &[&Creation]) -> sqlx::Result<Vec<i64>> {
+    let ids: Vec<i64> = creations.iter().map(|one| one.execution_id.get()).collect();
+    let event_ids: Vec<i64> = creations.iter().map(|one| one.event_id.get()).collect();
+    let tenants: Vec<&str> = creations.iter().map(|one| one.tenancy.tenant_id.as_str()).collect();
+    let metas: Vec<Value> = creations.iter().map(|one| one.meta()).collect();
+    let found = sqlx::query_scalar!(
+        r#"SELECT DISTINCT execution_id AS "execution_id!"
+           FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::jsonb[]) AS given (execution_id, event_id, tenant_id, meta)
+           JOIN noetl.event AS started USING (execution_id, tenant_id)
+           WHERE started.event_type = 'playbook_started'
+             AND (started.event_id = given.event_id OR started.meta #>> '{dedup,key}' = given.meta #>> '{dedup,key}')"#,
+        &ids,
+        &event_ids,
+        &tenants as &[&str],
+        &metas,
+    );
+    found.fetch_all(executor).await
 }
 
 /// Returns the executions in the scope with these ids, in no order.

@@ -3,14 +3,16 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Executor, Postgres};
 
 use super::error::StorageError;
 use super::lock_wait::LockWait;
+use super::log;
 use super::pools::Database;
-use noetl_domain::ids::Id;
+use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
 use noetl_domain::tenant::Scope;
 use plain_json::RawJson;
 
@@ -113,27 +115,63 @@ pub async fn other_columns(shard: &Database) -> Result<OtherColumns, StorageErro
     Ok(OtherColumns { names: columns.names.into_iter().collect(), update: columns.update, compare: columns.compare })
 }
 
+/// Who inserts events.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Writer {
+    /// Tenants whose logs it may write to.
+    pub scope: Scope,
+    /// Whether it may begin any log. Another writer may begin a log only [`BEGINS_AFTER`] its id was made.
+    pub imports: bool,
+}
+
+/// Time after which a writer may begin the log of an id. An execution that this server starts has its log by then, so an
+/// event can't precede the start. [`super::executions::create`] relies on it.
+pub const BEGINS_AFTER: Duration = Duration::from_mins(1);
+
+/// Maximum number of logs that one transaction locks. The table of locks is shared by all sessions.
+pub const LOCKED_LOGS: usize = 100;
+
 /// Result of an insert.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inserted {
-    /// Positions of the events that were inserted, counted from 1. The events that are neither here nor in `foreign` were
+    /// Positions of the events that were inserted, counted from 1. The events that are neither here nor in `refused` were
     /// stored before, or have the id of an earlier event of the list.
     pub positions: Vec<i64>,
-    /// Positions of the events that are not in the scope.
-    pub foreign: Vec<Foreign>,
+    /// The events that the writer may not insert.
+    pub refused: Vec<Refused>,
 }
 
-/// An event that is not in the scope.
+/// An event that its writer may not insert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Foreign {
+pub struct Refused {
     /// Position of the event in the list, counted from 1.
     pub position: i64,
-    /// Whether the event itself names another tenant. Otherwise its execution belongs to another one.
-    pub named: bool,
+    /// The reason.
+    pub why: NotAllowed,
 }
 
-/// Inserts the events of one shard that are in the scope, in one statement. Events whose ids are stored are skipped, and so
-/// is an event with the id of an earlier one of the list.
+/// Reason that a writer may not insert an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotAllowed {
+    /// The event names a tenant that is not in the scope.
+    NamesOtherTenant,
+    /// The log belongs to a tenant that is not in the scope.
+    LogOfOtherTenant,
+    /// There is no such log, and the writer may not begin it.
+    NoLog,
+}
+
+/// Logs to which a statement writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logs {
+    /// Logs that exist. The events of others are refused with [`NotAllowed::NoLog`].
+    Existing,
+    /// Also others, at most [`LOCKED_LOGS`], which the transaction locks.
+    Locked,
+}
+
+/// Inserts the events of one shard that the writer may insert, in one statement. Events whose ids are stored are skipped, and
+/// so is an event with the id of an earlier one of the list.
 ///
 /// Rows are inserted in the order of (execution id, event id), so concurrent statements with common ids don't deadlock.
 /// The statement waits up to `lock_wait` for another transaction that inserts an event with one of the ids.
@@ -143,26 +181,34 @@ pub struct Foreign {
 )]
 pub async fn insert<E: Borrow<NewEvent> + Sync>(
     shard: &Database,
-    scope: &Scope,
+    writer: &Writer,
     events: &[E],
     columns: Option<&OtherColumns>,
     lock_wait: LockWait,
+    logs: Logs,
 ) -> Result<Inserted, StorageError> {
     let has_others = events.iter().any(|event| event.borrow().others.is_some());
-    let Some(columns) = columns.filter(|_| has_others) else {
-        return shard.run(insert_rows(shard.planned_for(events.len()), scope, events, lock_wait)).await;
-    };
+    let columns = columns.filter(|_| has_others);
+    if columns.is_none() && logs == Logs::Existing {
+        return shard.run(insert_rows(shard.planned_for(events.len()), writer, events, lock_wait, logs)).await;
+    }
     let work = async {
         let mut tx = shard.pool().begin().await?;
-        let inserted = insert_rows(&mut *tx, scope, events, lock_wait).await?;
-        let index = |position: &i64| usize::try_from(position - 1).ok();
-        let rows = inserted.positions.iter().filter_map(index).filter_map(|index| Some(events.get(index)?.borrow()));
-        let with_others: Vec<&NewEvent> = rows.filter(|event| event.others.is_some()).collect();
-        let update = sqlx::query(AssertSqlSafe(columns.update.clone()))
-            .bind(with_others.iter().map(|event| event.execution_id.get()).collect::<Vec<_>>())
-            .bind(with_others.iter().map(|event| event.event_id.get()).collect::<Vec<_>>())
-            .bind(with_others.iter().map(|event| event.others.as_deref()).collect::<Vec<_>>());
-        update.execute(&mut *tx).await?;
+        if logs == Logs::Locked {
+            log::lock_each(&mut *tx, &column(events, |one| one.execution_id.get())).await?;
+        }
+        let inserted = insert_rows(&mut *tx, writer, events, lock_wait, logs).await?;
+        if let Some(columns) = columns {
+            let index = |position: &i64| usize::try_from(position - 1).ok();
+            let rows =
+                inserted.positions.iter().filter_map(index).filter_map(|index| Some(events.get(index)?.borrow()));
+            let with_others: Vec<&NewEvent> = rows.filter(|event| event.others.is_some()).collect();
+            let update = sqlx::query(AssertSqlSafe(columns.update.clone()))
+                .bind(with_others.iter().map(|event| event.execution_id.get()).collect::<Vec<_>>())
+                .bind(with_others.iter().map(|event| event.event_id.get()).collect::<Vec<_>>())
+                .bind(with_others.iter().map(|event| event.others.as_deref()).collect::<Vec<_>>());
+            update.execute(&mut *tx).await?;
+        }
         tx.commit().await?;
         Ok(inserted)
     };
@@ -171,9 +217,10 @@ pub async fn insert<E: Borrow<NewEvent> + Sync>(
 
 async fn insert_rows<E: Borrow<NewEvent>>(
     executor: impl Executor<'_, Database = Postgres>,
-    scope: &Scope,
+    writer: &Writer,
     events: &[E],
     lock_wait: LockWait,
+    logs: Logs,
 ) -> sqlx::Result<Inserted> {
     let ids = |of: fn(&NewEvent) -> Option<Id>| -> Vec<Option<i64>> { column(events, |one| of(one).map(Id::get)) };
     let statement = sqlx::query!(
@@ -197,7 +244,10 @@ async fn insert_rows<E: Borrow<NewEvent>>(
              SELECT position, execution_id, event_id, listed_catalog, listed_parent, tenant,
                     coalesce(organization_id, CASE WHEN owner_tenant = tenant THEN owner_organization END, 'default')
                         AS organization,
-                    CASE WHEN tenant <> $20 THEN 'named' WHEN owner_tenant <> $20 THEN 'owned' END AS foreign_as
+                    CASE WHEN tenant <> $20 THEN 'named' WHEN owner_tenant <> $20 THEN 'owned'
+                         WHEN owner_tenant IS NOT NULL THEN NULL
+                         WHEN $22 AND ($23 OR execution_id >> 22 < (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $24)
+                         THEN NULL ELSE 'no log' END AS foreign_as
              FROM event JOIN owner USING (execution_id)
              CROSS JOIN LATERAL (
                  SELECT coalesce(event.tenant_id, $20::text, owner.owner_tenant, 'default') AS tenant
@@ -230,7 +280,8 @@ async fn insert_rows<E: Borrow<NewEvent>>(
          )
          SELECT (SELECT coalesce(array_agg(position), '{}') FROM landed) AS "inserted!",
                 (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'named') AS "named!",
-                (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'owned') AS "owned!""#,
+                (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'owned') AS "owned!",
+                (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'no log') AS "no_log!""#,
         &column(events, |one| one.execution_id.get()),
         &column(events, |one| one.event_id.get()),
         &ids(|one| one.catalog_id) as &[Option<i64>],
@@ -250,13 +301,19 @@ async fn insert_rows<E: Borrow<NewEvent>>(
         &column(events, |one| one.stack_trace.as_deref()) as &[Option<&str>],
         &column(events, |one| one.tenant_id.as_deref()) as &[Option<&str>],
         &column(events, |one| one.organization_id.as_deref()) as &[Option<&str>],
-        scope.tenant(),
+        writer.scope.tenant(),
         lock_wait.setting(),
+        logs == Logs::Locked,
+        writer.imports,
+        // Milliseconds from the Unix epoch to the start of ids, and until a log may be begun.
+        (EPOCH_UNIX_MS + u64::try_from(BEGINS_AFTER.as_millis()).unwrap_or(u64::MAX)).cast_signed(),
     );
     let row = statement.fetch_one(executor).await?;
-    let foreign = |positions: Vec<i64>, named| positions.into_iter().map(move |position| Foreign { position, named });
-    let foreign = foreign(row.named, true).chain(foreign(row.owned, false)).collect();
-    Ok(Inserted { positions: row.inserted, foreign })
+    let refused = |positions: Vec<i64>, why| positions.into_iter().map(move |position| Refused { position, why });
+    let of_tenants =
+        refused(row.named, NotAllowed::NamesOtherTenant).chain(refused(row.owned, NotAllowed::LogOfOtherTenant));
+    let refused = of_tenants.chain(refused(row.no_log, NotAllowed::NoLog)).collect();
+    Ok(Inserted { positions: row.inserted, refused })
 }
 
 fn column<'a, E: Borrow<NewEvent>, T>(events: &'a [E], of: impl Fn(&'a NewEvent) -> T) -> Vec<T> {

@@ -5,6 +5,7 @@
 //! be older than the last holder's commit. Dropping the guard rolls back.
 
 use serde_json::Value;
+use sqlx::{Executor, Postgres};
 
 use super::connections::Transaction;
 use super::durability;
@@ -12,6 +13,15 @@ use super::error::StorageError;
 use super::pools::Database;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
+
+/// Waits for the locks of these logs, in their order, and takes them until the transaction ends.
+pub(super) async fn lock_each(executor: impl Executor<'_, Database = Postgres>, logs: &[i64]) -> sqlx::Result<()> {
+    let locks = sqlx::query_scalar!(
+        r#"SELECT pg_advisory_xact_lock(log)::text FROM (SELECT DISTINCT unnest($1::bigint[]) AS log ORDER BY 1) AS logs"#,
+        logs,
+    );
+    locks.fetch_all(executor).await.map(drop)
+}
 
 /// A log whose lock is held.
 #[derive(Debug)]

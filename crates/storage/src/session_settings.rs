@@ -11,7 +11,10 @@ use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
 /// Settings of every session. A session that is not pooled has no time limits of the database.
-pub(super) const UNLIMITED: [(&str, &str); 8] = [
+pub(super) const UNLIMITED: [(&str, &str); 9] = [
+    // Statements name the schema of their tables. Functions and operators of other schemas are never found: whoever may
+    // create them in `public` could run code as this role.
+    ("search_path", "pg_catalog,pg_temp"),
     ("statement_timeout", "0"),
     ("lock_timeout", "0"),
     ("idle_in_transaction_session_timeout", "0"),

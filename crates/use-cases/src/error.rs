@@ -163,6 +163,9 @@ pub enum ServiceError {
     /// A statement that this call shared with others panicked.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
+    /// There is something else under the id of a new execution or source subscription. Nothing was created.
+    #[error("another program has used {0}, the id of a new log")]
+    IdTaken(Id),
     /// No id can be made: this replica holds no machine-id lease, or no larger id than the given one exists.
     #[error("no id can be made")]
     IdGenerationError(#[from] NoIdReason),
@@ -225,6 +228,7 @@ impl ServiceError {
         match self {
             Self::Storage(error) => error.exceeded(),
             Self::IdGenerationError(_)
+            | Self::IdTaken(_)
             | Self::Rejected(_)
             | Self::NotOwner(_)
             | Self::Abandoned
@@ -238,6 +242,7 @@ impl ServiceError {
         match self {
             Self::Storage(error) => error.timed_out(),
             Self::IdGenerationError(_)
+            | Self::IdTaken(_)
             | Self::Rejected(_)
             | Self::NotOwner(_)
             | Self::Abandoned
@@ -265,6 +270,7 @@ impl ServiceError {
                 NoIdReason::LeaseLost | NoIdReason::Generator(IdGenerationError::CeilingReached { .. }),
             ) => Some(DatabaseName::Cluster),
             Self::IdGenerationError(_)
+            | Self::IdTaken(_)
             | Self::Rejected(_)
             | Self::NotOwner(_)
             | Self::Abandoned

@@ -31,8 +31,8 @@ const MAX_CPU: f64 = 2.0;
 const MAX_CPU_PER_MIB: f64 = 4.0;
 /// Maximum memory growth for a request of any content.
 const MAX_MEMORY: usize = 8 << 20;
-/// Additional memory growth per byte of a large request. A JSON value of two bytes needs up to 128 bytes.
-const MAX_MEMORY_PER_BYTE: usize = 80;
+/// Additional memory growth per byte of a large request.
+const MAX_MEMORY_PER_BYTE: usize = 16;
 /// Number of times that a case above the limits is measured again. The lowest figures count.
 const AGAIN: usize = 4;
 

@@ -34,10 +34,18 @@ fn variables(corpus: &mut Corpus) {
     add("15 MiB used twice", BYTES, &uses.replace(&"$v ".repeat(2_000), "$v $v"), json!({ "v": "x".repeat(15 << 20) }));
     let default = uses.replace("$v: String", &format!("$v: String = \"{}\"", "x".repeat(100_000)));
     add("a default used 2,000 times", BYTES, &default, json!({}));
-    let many = json!({ "v": vec!["x"; 300_000] });
+    let many = json!({ "v": vec!["x".repeat(30); 50_000] });
     let listed =
         "query ($v: [String!]) { executions(first: 100) { nodes { events(filter: { types: $v }) { nodes { id } } } } }";
     add("a list in a list", BYTES, listed, many);
+    let zeros = json!({ "v": vec![0; 900_000] });
+    let listed = "query ($v: [Int!]) { executions(first: 1, filter: { statuses: $v }) { nodes { id } } }";
+    add("a list of 900,000 numbers", "LIMIT_EXCEEDED values", listed, zeros);
+    let text = "query ($v: ID!) { execution(id: $v) { id } }";
+    add("a list for a text", "LIMIT_EXCEEDED values", text, json!({ "v": vec![0; 900_000] }));
+    let unknown: serde_json::Map<_, _> = (0..300_000).map(|index| (format!("f{index}"), json!(0))).collect();
+    let input = "mutation ($v: ExecuteInput!) { execute(input: $v) { outcome } }";
+    add("unknown fields", "LIMIT_EXCEEDED values", input, json!({ "v": unknown }));
     let defined = parts(1_000, |index| format!("$v{index}: Int"));
     add("definitions", "LIMIT_EXCEEDED variables", &format!("query ({defined}) {{ server {{ version }} }}"), json!({}));
     let unused = parts(100, |index| format!("$v{index}: Int"));
@@ -55,9 +63,9 @@ fn variables(corpus: &mut Corpus) {
     add("lists of lists", INVALID, &types, json!({ "v": null }));
     let deep = (0..100).fold(json!(1), |value, _| json!([value]));
     add("a value 100 deep", INVALID, "query ($v: ID!) { execution(id: $v) { id } }", json!({ "v": deep }));
-    let wrong = json!({ "v": vec![json!({ "unknown": 1 }); 100_000] });
+    let wrong = json!({ "v": vec![json!({ "unknown": 1 }); 25_000] });
     add(
-        "100,000 wrong values",
+        "25,000 wrong values",
         INVALID,
         "mutation ($v: [EventInput!]!) { projectEvents(input: { events: $v }) { inserted } }",
         wrong,
@@ -128,6 +136,8 @@ fn json_values(corpus: &mut Corpus) {
     add("one key 100,000 times", "ok", with(&format!("{{{}}}", vec![r#""a":1"#; 100_000].join(","))));
     add("half of a surrogate pair", "INVALID_INPUT", with(r#"{"a":"\ud800"}"#));
     add("no end", MALFORMED, with("{\"a\":"));
+    let zeros = vec!["0"; 900_000].join(",");
+    add("variables before a wrong query", MALFORMED, format!(r#"{{"variables":{{"a":[{zeros}]}},"query":1}}"#));
     add("no JSON", MALFORMED, "\u{0}".repeat(100_000));
     add(
         "an operation name of 1 MB",

@@ -36,6 +36,8 @@ pub enum Role {
     Viewer,
     /// Runs executions, as a worker or as the runtime of a source subscription.
     Worker,
+    /// Sends the events of executions that another program started.
+    Importer,
     /// Reads data and controls source subscriptions, executions, the catalog and the outbox.
     Operator,
     /// Has every capability.
@@ -56,6 +58,8 @@ pub enum Capability {
     Outbox,
     /// `projectEvents`, `projectEventDocuments` and `reserveEventIds`.
     Project,
+    /// Events of executions that another program started, in `projectEvents` and `projectEventDocuments`.
+    Import,
     /// `advanceProjections`.
     Advance,
     /// Registering source subscriptions, and changing the status of those that the same subject registered.

@@ -3,7 +3,10 @@
 //! The value of a scalar that is carried as text ([`TypeSystem::with_carried_scalar`]) is not parsed: it becomes a binary
 //! value that shares the memory of the request. Every other value becomes a tree. Values are not checked here: a value
 //! that does not fit its type becomes a tree too, and [`super::variables`] refuses it.
+//!
+//! A tree can take more than 70 bytes for a value of two bytes, so the number of values is limited by the length of the text.
 
+use std::cell::Cell;
 use std::fmt;
 
 use apollo_compiler::Node;
@@ -19,8 +22,12 @@ use serde_json::value::RawValue;
 use super::Selected;
 use super::types::TypeSystem;
 use crate::given_variables::GivenVariables;
-use crate::operation_error::OperationError;
+use crate::limits::Limits;
+use crate::operation_error::{Limit, OperationError};
 use plain_json as json;
+
+/// Length of text, in bytes, for which one more value is allowed than [`Limits::values`].
+const BYTES_FOR_A_VALUE: usize = 16;
 
 /// Reads the variables of the selected operation. Values that it does not declare are skipped.
 pub(super) fn read(
@@ -28,15 +35,20 @@ pub(super) fn read(
     syntax: &Document,
     selected: Selected<'_>,
     types: &TypeSystem,
+    limits: &Limits,
 ) -> Result<Variables, OperationError> {
     let Some(text) = given.text() else { return Ok(Variables::default()) };
     let operation = operation(syntax, selected.operation);
     let definitions = operation.map_or(&[][..], |operation| &operation.variables);
     // A subscription can keep its variables for long, so they must not keep the whole request in memory.
     let is_live = operation.is_some_and(|operation| operation.operation_type == OperationType::Subscription);
-    let source = Source { text, types, shared: !is_live };
+    let allowed = (limits.values + text.len() / BYTES_FOR_A_VALUE) as u64;
+    let source = Source { text, types, shared: !is_live, allowed, count: Cell::new(0) };
     let read = json::read_with(text, TypedVariables { source: &source, definitions });
-    read.map_err(|error| OperationError::rule(format!("The variables can't be read: {error}."), []))
+    read.map_err(|error| {
+        let exceeded = Limit::Values.check(source.count.get(), allowed).err();
+        exceeded.unwrap_or_else(|| OperationError::rule(format!("The variables can't be read: {error}."), []))
+    })
 }
 
 /// Returns the selected operation. If the selection is wrong, the document is refused later.
@@ -51,6 +63,10 @@ struct Source<'a> {
     types: &'a TypeSystem,
     /// Whether the values share the memory of the text.
     shared: bool,
+    /// Largest number of values.
+    allowed: u64,
+    /// Number of values that were read.
+    count: Cell<u64>,
 }
 
 impl<'a> Source<'a> {
@@ -61,6 +77,12 @@ impl<'a> Source<'a> {
             text if self.shared => Value::Binary(self.text.slice_ref(text.as_bytes())),
             text => Value::Binary(Bytes::copy_from_slice(text.as_bytes())),
         }
+    }
+
+    /// Counts one more value.
+    fn count<E: Error>(&self) -> Result<(), E> {
+        self.count.update(|count| count + 1);
+        if self.count.get() > self.allowed { Err(E::custom("too many values")) } else { Ok(()) }
     }
 
     fn input_object(&self, expected: &Type) -> Option<&'a InputObjectType> {
@@ -120,6 +142,7 @@ impl<'de> DeserializeSeed<'de> for TypedValue<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.source.count()?;
         match self.expected {
             Some(Type::Named(name) | Type::NonNullNamed(name)) if self.source.types.is_carried(name) => {
                 let text = <&'de RawValue>::deserialize(deserializer)?;
@@ -238,7 +261,7 @@ mod tests {
     fn read_as(query: &str, text: &Bytes) -> Variables {
         let syntax = Parser::new().parse_ast(query, "").unwrap();
         let given = GivenVariables::parse(String::from_utf8(text.to_vec()).unwrap()).unwrap();
-        read(&given, &syntax, Selected { query, operation: None }, &types()).unwrap()
+        read(&given, &syntax, Selected { query, operation: None }, &types(), &Limits::default()).unwrap()
     }
 
     fn texts(value: &Value) -> Vec<String> {
@@ -283,12 +306,30 @@ mod tests {
     }
 
     #[test]
+    fn the_number_of_values_is_limited_by_the_length_of_the_text() {
+        let limits = Limits { values: 100, ..Limits::default() };
+        let read_list = |count: usize, item: &str| {
+            let query = "query ($list: [Any!]) { f }";
+            let text = format!(r#"{{"list": [{}]}}"#, vec![item; count].join(","));
+            let syntax = Parser::new().parse_ast(query, "").unwrap();
+            let given = GivenVariables::parse(text).unwrap();
+            let read = read(&given, &syntax, Selected { query, operation: None }, &types(), &limits);
+            read.map(|variables| variables.len())
+        };
+        assert_eq!(read_list(100, "0"), Ok(1));
+        assert_eq!(read_list(1000, "\"sixteen bytes\""), Ok(1));
+        let exceeded = OperationError::LimitExceeded { limit: Limit::Values, allowed: 150, actual: 151 };
+        assert_eq!(read_list(400, "0"), Err(exceeded));
+    }
+
+    #[test]
     fn texts_share_the_memory_of_the_request_unless_the_operation_is_live() {
         let given = GivenVariables::parse(r#"{"any": [1, 2]}"#.to_owned()).unwrap();
         let range = given.text().unwrap().as_ptr_range();
         for (query, shared) in [("query ($any: Any) { f }", true), ("subscription ($any: Any) { f }", false)] {
             let syntax = Parser::new().parse_ast(query, "").unwrap();
-            let variables = read(&given, &syntax, Selected { query, operation: None }, &types()).unwrap();
+            let variables =
+                read(&given, &syntax, Selected { query, operation: None }, &types(), &Limits::default()).unwrap();
             let Value::Binary(text) = &variables["any"] else { panic!("{variables}") };
             assert_eq!((&text[..], range.contains(&text.as_ptr())), (&b"[1, 2]"[..], shared), "{query}");
         }
@@ -300,7 +341,7 @@ mod tests {
         let syntax = Parser::new().parse_ast(query, "").unwrap();
         let given = GivenVariables::parse(r#"{"v": [1]}"#.to_owned()).unwrap();
         let carried = |operation| {
-            let variables = read(&given, &syntax, Selected { query, operation }, &types()).unwrap();
+            let variables = read(&given, &syntax, Selected { query, operation }, &types(), &Limits::default()).unwrap();
             variables.get("v").map(|value| matches!(value, Value::Binary(_)))
         };
         assert_eq!([Some("A"), Some("B"), Some("C")].map(carried), [Some(true), Some(false), None]);

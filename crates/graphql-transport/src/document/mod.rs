@@ -137,14 +137,14 @@ fn prepare(
 ) -> Result<(Arc<Prepared>, Variables), OperationError> {
     let text = selected.query;
     if let Some(prepared) = types.recent().get(text, limits) {
-        let given = given::read(given, &prepared.syntax, selected, types)?;
+        let given = given::read(given, &prepared.syntax, selected, types, limits)?;
         cost::check(&prepared.syntax, positions, &given, limits)?;
         return Ok((prepared, given));
     }
     lexer::check(text, limits)?;
     let syntax = parse(text, positions, limits)?;
     bounds::check(&syntax, positions, limits)?;
-    let given = given::read(given, &syntax, selected, types)?;
+    let given = given::read(given, &syntax, selected, types, limits)?;
     cost::check(&syntax, positions, &given, limits)?;
     let document = validate(&syntax, types, positions, limits)?;
     let prepared = Arc::new(Prepared::new(syntax, document, limits));

@@ -59,10 +59,14 @@ async fn connect(shared: &Arc<Shared>, stream: TcpStream, slot: ConnectionSlot) 
     }
 }
 
-/// Waits until the connection has been without a request for too long.
+/// Waits until the connection has been without a request for too long, or its client has left a response unread.
 async fn overdue(shared: &Shared, slot: &ConnectionSlot) {
-    let step = shared.limits.header_timeout.min(shared.limits.keep_alive);
+    let limits = &shared.limits;
+    let step = limits.header_timeout.min(limits.keep_alive).min(limits.write_timeout);
     loop {
+        if slot.leaves_unread(limits.write_timeout) {
+            return tracing::debug!("a client leaves a response unread");
+        }
         match slot.due(&shared.limits) {
             Some(due) if due <= Instant::now() => return,
             // A request head that begins in the meantime has an earlier deadline, but not before the step ends.

@@ -5,7 +5,8 @@
 //! - A connection without a request in flight ends after [`header_timeout`](Limits::header_timeout) if its first or
 //!   next request head is incomplete, and after [`keep_alive`](Limits::keep_alive) between requests.
 //! - A connection ends if its client reads nothing for [`write_timeout`](Limits::write_timeout); unsent data is
-//!   dropped. A slow client that continues to read is kept.
+//!   dropped. A slow client that continues to read is kept. An HTTP/2 connection also ends if its client gives no window
+//!   to one of its responses for this time.
 //! - Connections are capped, in total and per address. At the cap a new connection replaces the connection that has
 //!   been without a request in flight for the longest time. If all have one, the new connection is refused with 503. So
 //!   idle clients never block active ones.

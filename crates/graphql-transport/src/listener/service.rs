@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::Shared;
-use super::slots::{Busy, ConnectionSlot};
+use super::slots::{Busy, ConnectionSlot, Unread};
 
 /// Service that passes the requests of a connection to the router. The connection is busy until the body of each
 /// response has been taken.
@@ -39,13 +39,15 @@ impl Service<Request<Incoming>> for Requests {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.slot.peer());
         let response = self.shared.router.clone().oneshot(request);
-        let draining = self.shared.draining.clone();
+        let (draining, slot) = (self.shared.draining.clone(), self.slot.clone());
         Box::pin(async move {
             let mut response = response.await?;
             if draining.is_cancelled() && !http2 {
                 response.headers_mut().entry(CONNECTION).or_insert(HeaderValue::from_static("close"));
             }
-            Ok(response.map(|body| BusyBody { body, _busy: busy }))
+            // HTTP/1 has one response at a time, and the socket watches its progress.
+            let unread = http2.then(|| slot.watch_response());
+            Ok(response.map(|body| BusyBody { body, unread, _busy: busy }))
         })
     }
 }
@@ -53,6 +55,7 @@ impl Service<Request<Incoming>> for Requests {
 /// Body of a response that keeps its connection busy.
 pub(super) struct BusyBody {
     body: Body,
+    unread: Option<Unread>,
     _busy: Busy,
 }
 
@@ -64,7 +67,13 @@ impl HttpBody for BusyBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &self.unread {
+            Some(unread) if polled.is_pending() => unread.wait_for_data(),
+            Some(unread) => unread.wait_for_client(),
+            None => {}
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use metrics::{counter, gauge};
 use tokio::time::Instant;
@@ -107,6 +108,9 @@ struct SlotState {
     upgraded: AtomicBool,
     /// Number of bytes that have arrived on the WebSocket since its last complete message.
     unfinished: AtomicUsize,
+    /// Times since which responses wait until the client takes more, by their numbers.
+    unread: Mutex<BTreeMap<u64, Instant>>,
+    responses: AtomicU64,
 }
 
 /// Activity of a connection.
@@ -150,6 +154,8 @@ impl ConnectionSlot {
             phase,
             upgraded: AtomicBool::new(false),
             unfinished: AtomicUsize::new(0),
+            unread: Mutex::default(),
+            responses: AtomicU64::new(0),
         })))
     }
 
@@ -194,6 +200,18 @@ impl ConnectionSlot {
         Busy(self.clone())
     }
 
+    /// Begins to watch a response of which the client has to take data.
+    pub(super) fn watch_response(&self) -> Unread {
+        let unread = Unread { slot: self.clone(), number: self.0.responses.fetch_add(1, Ordering::Relaxed) };
+        unread.wait_for_client();
+        unread
+    }
+
+    /// Returns whether the client has taken nothing of a response for this time.
+    pub(super) fn leaves_unread(&self, patience: Duration) -> bool {
+        self.0.unread().values().any(|since| since.elapsed() > patience)
+    }
+
     /// Returns the time at which the connection times out; `None` while it is busy.
     pub(super) fn due(&self, limits: &Limits) -> Option<Instant> {
         let phase = self.0.phase();
@@ -202,7 +220,36 @@ impl ConnectionSlot {
     }
 }
 
+/// A response of which a client may leave data unread.
+#[derive(Debug)]
+pub(super) struct Unread {
+    slot: ConnectionSlot,
+    number: u64,
+}
+
+impl Unread {
+    /// Records that the response waits until the client takes more.
+    pub(super) fn wait_for_client(&self) {
+        self.slot.0.unread().insert(self.number, Instant::now());
+    }
+
+    /// Records that the response has no data for the client now.
+    pub(super) fn wait_for_data(&self) {
+        self.slot.0.unread().remove(&self.number);
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.wait_for_data();
+    }
+}
+
 impl SlotState {
+    fn unread(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn phase(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }

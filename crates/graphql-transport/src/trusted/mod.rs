@@ -16,6 +16,7 @@ use async_graphql::{Extensions, Value};
 use metrics::counter;
 
 use super::admission::Permits;
+use super::extensions::{PERSISTED_QUERY, SHA256_HASH};
 use super::operation::Parameters;
 use super::operation_error::OperationError;
 
@@ -98,8 +99,8 @@ impl Trusted {
 
 /// Returns the SHA-256 in the format of Apollo's clients.
 fn persisted(extensions: &Extensions) -> Option<&str> {
-    let Value::Object(query) = extensions.get("persistedQuery")? else { return None };
-    match query.get("sha256Hash")? {
+    let Value::Object(query) = extensions.get(PERSISTED_QUERY)? else { return None };
+    match query.get(SHA256_HASH)? {
         Value::String(hash) => Some(hash),
         _ => None,
     }

@@ -24,7 +24,7 @@ use super::super::operation::Operation;
 use super::super::operation_error::Limit;
 use super::super::rejection::RequestRejection;
 use super::super::reply::Reply;
-use super::super::resources::{self, CallerKey, RequestSlot, ResourceGuard};
+use super::super::resources::{CallerKey, ResourceGuard, Taken};
 use super::super::transport::Transport;
 use super::PROTOCOL;
 use super::close::Close;
@@ -216,10 +216,10 @@ impl<E: Executor> Session<E> {
         let within_limit = within_limit.inspect_err(|error| observe::operation_error(Transport::WebSocket, error));
         let parameters = within_limit.and(parameters);
         let checked = parameters.and_then(|parameters| engine.check(parameters, Transport::WebSocket));
-        match checked.map(|operation| (self.slot(key, &operation), operation)) {
-            Ok((Ok(slot), operation)) => {
+        match checked.map(|operation| (self.take(key, &operation), operation)) {
+            Ok((Ok(taken), operation)) => {
                 let live = operation.kind == OperationType::Subscription;
-                let replies = resources::keep(slot, engine.replies(operation, Transport::WebSocket));
+                let replies = taken.with(engine.replies(operation, Transport::WebSocket));
                 self.operations.start(id, replies, live);
                 Ok(())
             }
@@ -234,13 +234,12 @@ impl<E: Executor> Session<E> {
         }
     }
 
-    /// Takes a slot for a query or mutation. A subscription needs none, because its socket is a counted connection.
-    fn slot(&self, key: &CallerKey, operation: &Operation) -> Result<Option<RequestSlot>, RequestRejection> {
-        match operation.kind {
-            _ if self.closing => Err(RequestRejection::Closing),
-            OperationType::Subscription => Ok(None),
-            _ => self.state.slot(key).map(Some).map_err(RequestRejection::from),
+    /// Takes what an operation needs until its end.
+    fn take(&self, key: &CallerKey, operation: &Operation) -> Result<Taken, RequestRejection> {
+        if self.closing {
+            return Err(RequestRejection::Closing);
         }
+        Ok(self.state.slot(key)?.until_end(operation.kind, operation.text_bytes)?)
     }
 
     /// Counts a large message as buffered while it is sent. Closes the socket as slow if too many bytes are buffered.

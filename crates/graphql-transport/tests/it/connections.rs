@@ -147,19 +147,34 @@ async fn unread(server: &Server, host: [u8; 4]) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_response_that_is_not_read_ends_its_connection_and_frees_its_slot() {
-    let limits = Limits { write_timeout: SHORT * 30, requests: 2, ..Limits::default() };
+async fn a_response_that_is_not_read_ends_its_connection_and_frees_its_bytes() {
+    let limits = Limits { write_timeout: SHORT * 30, requests: 2, buffered_bytes: 4 << 20, ..Limits::default() };
     let server = Server::limited(limits).await;
     let stream = unread(&server, [127, 0, 0, 1]).await;
-    // The connection has the only slot of its address.
-    let status = async || {
-        let response = server.request(&json!({ "query": "{ hello }" })).send().await.unwrap();
+    let status = async |padding: usize| {
+        let body = json!({ "query": "{ hello }", "variables": { "padding": "x".repeat(padding) } });
+        let response = server.request(&body).send().await.unwrap();
         (response.status(), response.headers().get(RETRY_AFTER).cloned())
     };
+    // The connection has most of the bytes of its address, but not its only slot.
     let busy = (StatusCode::SERVICE_UNAVAILABLE, Some("1".parse().unwrap()));
-    soon(async { while status().await != busy {} }).await;
-    soon(async { while status().await != (StatusCode::OK, None) {} }).await;
+    soon(async { while status(900_000).await != busy {} }).await;
+    assert_eq!(status(1).await, (StatusCode::OK, None));
+    soon(async { while status(900_000).await != (StatusCode::OK, None) {} }).await;
     drop(stream);
+}
+
+#[tokio::test]
+async fn responses_without_a_window_keep_no_slots_and_end_their_connection() {
+    let server = Server::limited(Limits { write_timeout: SHORT * 10, requests: 4, ..Limits::default() }).await;
+    let mut client = Http2::connect_without_window(&server).await;
+    let mut heads = Vec::new();
+    for _ in 0..20 {
+        heads.push(client.head(&server, "{ hello }").await);
+    }
+    assert!(heads.iter().all(|head| head.status() == StatusCode::OK));
+    assert!(server.post("{ hello }").await.get("data").is_some());
+    soon(client.ended()).await;
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 #![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
 
+mod beside;
 mod bounds;
 mod connections;
 mod event_stream;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{Request, Response};
 use futures::{SinkExt, StreamExt};
 use graphql_transport::listener::Listener;
 use graphql_transport::{Edge, Limits, TypeSystem, router};
+use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
@@ -204,6 +205,11 @@ impl Socket {
     }
 }
 
+fn post(server: &Server, query: &str) -> Request<Body> {
+    let body = Body::from(json!({ "query": query }).to_string());
+    Request::post(server.url("/graphql")).header(CONTENT_TYPE, "application/json").body(body).unwrap()
+}
+
 /// An HTTP/2 connection to a [`Server`].
 pub(crate) struct Http2 {
     sender: SendRequest<Body>,
@@ -212,15 +218,27 @@ pub(crate) struct Http2 {
 
 impl Http2 {
     pub(crate) async fn connect(server: &Server) -> Self {
+        Self::connect_with(server, &http2::Builder::new(TokioExecutor::new())).await
+    }
+
+    /// Connects without a window, so that the server can't send the body of a response.
+    pub(crate) async fn connect_without_window(server: &Server) -> Self {
+        Self::connect_with(server, http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(0)).await
+    }
+
+    async fn connect_with(server: &Server, builder: &http2::Builder<TokioExecutor>) -> Self {
         let stream = TcpStream::connect(server.address).await.unwrap();
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
         Self { sender, connection: tokio::spawn(async move { drop(connection.await) }) }
     }
 
     pub(crate) async fn ask(&mut self, server: &Server, query: &str) -> hyper::Result<StatusCode> {
-        let body = Body::from(json!({ "query": query }).to_string());
-        let request = Request::post(server.url("/graphql")).header(CONTENT_TYPE, "application/json").body(body);
-        self.send(request.unwrap()).await
+        self.send(post(server, query)).await
+    }
+
+    /// Sends a query, and returns its response without its body.
+    pub(crate) async fn head(&mut self, server: &Server, query: &str) -> Response<Incoming> {
+        self.sender.send_request(post(server, query)).await.unwrap()
     }
 
     /// Sends a request and returns the status of its response.

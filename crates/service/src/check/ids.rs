@@ -16,6 +16,8 @@ use noetl_use_cases::error::ServiceError;
 
 /// Number of events in a page.
 const PAGE: i64 = 5_000;
+/// Distance in milliseconds after the current time at which no range of a working server ends.
+const MAX_RANGE_LEAD_MS: u64 = 2 * MAX_FLOOR_LEAD_MS;
 
 /// Compares the ids of all events. Ids that are more than a day in the future are not made by this server.
 pub(super) async fn compare(reach: &Reach, repair: bool, findings: &mut Findings) -> Result<(), ServiceError> {
@@ -33,13 +35,25 @@ pub(super) async fn compare(reach: &Reach, repair: bool, findings: &mut Findings
         }
     }
     // The ranges are read after the ids, so an id that was made meanwhile is in its range.
-    let beyond = beyond(&largest, &ids::ceilings(reach.cluster()).await?);
+    let ceilings = ids::ceilings(reach.cluster()).await?;
+    let beyond = beyond(&largest, &ceilings);
     if repair {
         let wanted: Vec<(u16, u64)> = beyond.iter().map(|(machine, id)| (*machine, id.millis())).collect();
         ids::raise(reach.cluster(), &wanted).await?;
     }
     for (machine, id) in beyond {
         findings.add(Kind::IdAfterRange, format!("machine id {machine}: id {id}"), repair);
+    }
+    let now_ms = clock::snowflake_ms();
+    let distant: Vec<(u16, u64)> =
+        ceilings.into_iter().filter(|(_, ceiling_ms)| *ceiling_ms > now_ms + MAX_RANGE_LEAD_MS).collect();
+    let used_ms = |machine| largest.get(machine).map_or(0, |id| id.millis());
+    let wanted: Vec<(u16, u64)> = distant.iter().map(|(machine, _)| (*machine, now_ms.max(used_ms(machine)))).collect();
+    let lowered = if repair && !wanted.is_empty() { ids::lower(reach.cluster(), &wanted).await? } else { Vec::new() };
+    for (machine, ceiling_ms) in distant {
+        let until = Id::first_of(ceiling_ms).time();
+        let repaired = lowered.contains(&machine);
+        findings.add(Kind::RangeInFuture, format!("machine id {machine}: until {until}"), repaired);
     }
     Ok(())
 }

@@ -8,6 +8,8 @@ use std::fmt;
 pub enum Kind {
     /// An id in a log is after the range of its machine id.
     IdAfterRange,
+    /// The range of a machine id ends in the future, further than the generator of ids can be raised.
+    RangeInFuture,
     /// A registration has an open intent for a long time.
     UnfinishedRegistration,
     /// A registration names a subscription without a log.
@@ -84,13 +86,20 @@ struct Texts {
 }
 
 /// Every kind, in the order of the report.
-const TEXTS: [Texts; 21] = [
+const TEXTS: [Texts; 22] = [
     Texts {
         kind: Kind::IdAfterRange,
         repair: Repair::Command,
         name: "id after range",
         meaning: "a log has an id that the lease on its machine id does not cover, so the id could be issued again",
         action: "raises the ranges, so that later ids are larger",
+    },
+    Texts {
+        kind: Kind::RangeInFuture,
+        repair: Repair::Command,
+        name: "range in the future",
+        meaning: "the range of a machine id ends more than two days in the future, so its holder makes ids of that time",
+        action: "lowers the range, if no replica holds the machine id; stop its holder first",
     },
     Texts {
         kind: Kind::UnfinishedRegistration,

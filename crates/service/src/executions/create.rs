@@ -58,19 +58,19 @@ impl Flight for CreateFlight {
         // deadlock.
         let distinct: BTreeMap<Id, &Creation> = items.iter().map(|one| (one.execution_id, one.as_ref())).collect();
         let distinct: Vec<&Creation> = distinct.into_values().collect();
-        let (mut search, mut started) = (Bisection::of(distinct.len()), HashMap::new());
+        let (mut search, mut started, mut failed) = (Bisection::of(distinct.len()), HashMap::new(), Failures::new());
         while let Some(part) = search.next_part() {
             let created = executions::create(&self.database, &distinct[part.clone()]).await;
-            search.record(
-                part,
-                created.map(|rows| started.extend(rows.into_iter().map(|row| (row.execution_id, row.start_time)))),
-            );
+            let recorded = created.map(|executions::Creations { created, taken }| {
+                started.extend(created.into_iter().map(|row| (row.execution_id, row.start_time)));
+                failed.extend(taken.into_iter().map(Id::new).map(|id| (id, ServiceError::IdTaken(id))));
+            });
+            search.record(part, recorded);
         }
         if !started.is_empty() {
             self.wake_ups.wake_feed(self.shard);
             self.wake_ups.wake_outbox(self.shard);
         }
-        let mut failed = Failures::new();
         for unwritten in search.unwritten(&self.database) {
             let error = match unwritten.cause {
                 Cause::Failed(error) if unwritten.positions.len() == distinct.len() => return Err(error.into()),
@@ -171,6 +171,7 @@ impl Executions {
         }
         let ids: Vec<Id> = creations.iter().map(|creation| creation.execution_id).collect();
         failed.extend(self.create(creations, None).await.failed);
+        self.free_taken(&failed).await;
         let created = ids.into_iter().filter(|id| !failed.contains_key(id));
         self.settle_ids(&created.map(Id::get).collect::<Vec<i64>>()).await;
         failed

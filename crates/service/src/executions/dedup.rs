@@ -176,6 +176,19 @@ impl Executions {
         }
     }
 
+    /// Frees the keys of executions whose ids are taken, so that a repetition of the request starts another one.
+    pub(super) async fn free_taken(&self, failed: &Failures) {
+        let taken = failed.iter().filter(|(_, error)| matches!(error, ServiceError::IdTaken(_)));
+        let taken: Vec<i64> = taken.map(|(id, _)| id.get()).collect();
+        if taken.is_empty() {
+            return;
+        }
+        tracing::error!(executions = ?taken, "another program has used ids of new executions; see docs/design/ids.md");
+        if let Err(error) = dedup::free(self.databases.cluster(), &taken).await {
+            tracing::warn!(error = %WithCauses(&error), claims = taken.len(), "could not free dedup claims; the sweeper will");
+        }
+    }
+
     /// Writes an audit event for each duplicate to its subscription's log, in the background.
     pub(super) fn audit_duplicates(&self, claimed: &[ClaimedExecution], caller: &Caller) {
         let mut by_scope: BTreeMap<i64, Vec<AuditedDuplicate>> = BTreeMap::new();

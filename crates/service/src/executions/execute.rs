@@ -148,6 +148,7 @@ impl Executions {
         crash_point::reach("execute.claimed");
         let creations = claimed.iter().filter_map(|one| one.creation.clone()).collect();
         let Creations { started, mut failed } = self.create(creations, caller.actor.as_ref()).await;
+        self.free_taken(&failed).await;
         let reserved = claimed.iter().filter(|one| one.reserved).map(|one| one.execution_id);
         failed.extend(self.finish(&reserved.collect::<Vec<Id>>()).await);
         crash_point::reach("execute.created");

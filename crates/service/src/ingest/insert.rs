@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use crate::bisection::{Bisection, Cause, not_tried};
 use noetl_domain::actor::Actor;
+use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
-use noetl_domain::tenant::{Scope, TenancyError};
+use noetl_domain::tenant::TenancyError;
 use noetl_runtime::coalesce::Flight;
 use noetl_runtime::wake::WakeUps;
 use noetl_storage::error::StorageError;
-use noetl_storage::ingest::{self, Foreign, NewEvent, OtherColumns};
+use noetl_storage::ingest::{self, BEGINS_AFTER, LOCKED_LOGS, Logs, NewEvent, NotAllowed, OtherColumns, Writer};
 use noetl_storage::ingest_conflicts;
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::pools::Database;
@@ -42,19 +43,19 @@ pub(super) struct InsertFlight {
 
 impl Flight for InsertFlight {
     type Caller = Option<Actor>;
-    type Kind = Scope;
+    type Kind = Writer;
     type Item = Arc<NewEvent>;
     type Output = Result<Landed, ServiceError>;
     type Error = ServiceError;
 
     async fn carry_out(
         &self,
-        scope: &Scope,
+        writer: &Writer,
         events: Vec<Arc<NewEvent>>,
         shared: bool,
     ) -> Result<Outcomes, ServiceError> {
         let inserted = || self.wake_ups.wake_feed(self.shard);
-        insert(&self.database, scope, &events, None, LockWait::of(shared), inserted).await
+        insert(&self.database, writer, &events, None, LockWait::of(shared), inserted).await
     }
 
     fn may_be_caused_by_one_call(error: &ServiceError) -> bool {
@@ -62,76 +63,116 @@ impl Flight for InsertFlight {
     }
 }
 
-/// Inserts the events in the scope, and calls `inserted` if any was inserted. All events must belong to `shard`.
+/// Inserts the events that the writer may insert, and calls `inserted` if any was inserted. All events must belong to
+/// `shard`. Those of logs that do not exist are inserted after the others.
 pub(super) async fn insert(
     shard: &Database,
-    scope: &Scope,
+    writer: &Writer,
     events: &[Arc<NewEvent>],
     columns: Option<&OtherColumns>,
     lock_wait: LockWait,
     inserted: impl Fn(),
 ) -> Result<Outcomes, ServiceError> {
-    let mut outcomes: Outcomes = events.iter().map(|_| Ok(Landed::Stored)).collect();
-    let mut search = Bisection::of(events.len());
-    while let Some(part) = search.next_part() {
-        let written = write(shard, scope, &events[part.clone()], columns, lock_wait).await;
-        let recorded = written.map(|written| {
-            for index in &written.inserted {
-                outcomes[part.start + index] = Ok(Landed::Inserted);
-            }
-            if !written.inserted.is_empty() {
-                inserted();
-            }
-            for (index, error) in written.refused {
-                outcomes[part.start + index] = Err(error.into());
-            }
-        });
-        search.record(part, recorded);
+    let mut insert =
+        Insert { shard, writer, columns, lock_wait, inserted, outcomes: vec![Ok(Landed::Stored); events.len()] };
+    let all: Vec<usize> = (0..events.len()).collect();
+    let without_log = insert.run(events, &all, Logs::Existing).await;
+    let mut by_log: BTreeMap<Id, Vec<usize>> = BTreeMap::new();
+    for index in without_log {
+        by_log.entry(events[index].execution_id).or_default().push(index);
     }
-    for unwritten in search.unwritten(shard) {
-        let error = match unwritten.cause {
-            Cause::Failed(error) if unwritten.positions.len() == events.len() => return Err(error.into()),
-            Cause::Refused(error) => refusal(error),
-            Cause::Failed(error) => error.into(),
-            Cause::NotTried => not_tried(shard),
-        };
-        for position in unwritten.positions {
-            outcomes[position] = Err(error.clone());
-        }
+    let logs: Vec<Vec<usize>> = by_log.into_values().collect();
+    for part in logs.chunks(LOCKED_LOGS) {
+        let indexes = part.concat();
+        let of_part: Vec<_> = indexes.iter().map(|index| Arc::clone(&events[*index])).collect();
+        insert.run(&of_part, &indexes, Logs::Locked).await;
     }
-    Ok(outcomes)
+    // An error of the database is that of the whole call.
+    let failed =
+        |outcome: &Result<Landed, ServiceError>| outcome.as_ref().err().filter(|error| !error.is_rejection()).cloned();
+    match insert.outcomes.first().and_then(failed) {
+        Some(error) if insert.outcomes.iter().all(|outcome| failed(outcome).is_some()) => Err(error),
+        _ => Ok(insert.outcomes),
+    }
 }
 
-/// Result of one statement.
-struct Written {
-    /// Indexes of the inserted events.
-    inserted: BTreeSet<usize>,
-    /// Rejections by index in the statement's events.
-    refused: Vec<(usize, Rejection)>,
-}
-
-/// Inserts events in one statement, and compares those that are stored already.
-async fn write(
-    shard: &Database,
-    scope: &Scope,
-    events: &[Arc<NewEvent>],
-    columns: Option<&OtherColumns>,
+/// An insert of several statements.
+struct Insert<'a, I> {
+    shard: &'a Database,
+    writer: &'a Writer,
+    columns: Option<&'a OtherColumns>,
     lock_wait: LockWait,
-) -> Result<Written, StorageError> {
-    let inserted = ingest::insert(shard, scope, events, columns, lock_wait).await?;
-    let foreign: BTreeMap<usize, Foreign> = inserted.foreign.iter().map(|one| (index(one.position), *one)).collect();
-    let new: BTreeSet<usize> = inserted.positions.iter().map(|position| index(*position)).collect();
-    let repeated: Vec<usize> =
-        (0..events.len()).filter(|index| !new.contains(index) && !foreign.contains_key(index)).collect();
-    let mut refused: Vec<_> =
-        foreign.into_iter().map(|(index, foreign)| (index, not_in_scope(&events[index], foreign))).collect();
-    if !repeated.is_empty() {
-        let compared: Vec<&NewEvent> = repeated.iter().map(|index| events[*index].as_ref()).collect();
-        let conflicts = ingest_conflicts::find(shard, scope, &compared, columns).await?;
-        let differing = conflicts.into_iter().map(|conflict| (repeated[index(conflict.position)], conflict.fields));
-        refused.extend(differing.map(|(index, fields)| (index, other_content(&events[index], &fields))));
+    inserted: I,
+    outcomes: Outcomes,
+}
+
+impl<I: Fn()> Insert<'_, I> {
+    /// Inserts events; `indexes` are those of their outcomes. Returns the indexes of those whose logs do not exist.
+    async fn run(&mut self, events: &[Arc<NewEvent>], indexes: &[usize], logs: Logs) -> Vec<usize> {
+        let (mut search, mut without_log) = (Bisection::of(events.len()), Vec::new());
+        while let Some(part) = search.next_part() {
+            let written = self.write(&events[part.clone()], logs).await;
+            let indexes = &indexes[part.clone()];
+            let recorded = written.map(|written| {
+                for index in &written.inserted {
+                    self.outcomes[indexes[*index]] = Ok(Landed::Inserted);
+                }
+                if !written.inserted.is_empty() {
+                    (self.inserted)();
+                }
+                for (index, error) in written.refused {
+                    self.outcomes[indexes[index]] = Err(error.into());
+                }
+                without_log.extend(written.without_log.into_iter().map(|index| indexes[index]));
+            });
+            search.record(part, recorded);
+        }
+        for unwritten in search.unwritten(self.shard) {
+            let error = match unwritten.cause {
+                Cause::Refused(error) => refusal(error),
+                Cause::Failed(error) => error.into(),
+                Cause::NotTried => not_tried(self.shard),
+            };
+            for position in unwritten.positions {
+                self.outcomes[indexes[position]] = Err(error.clone());
+            }
+        }
+        without_log
     }
-    Ok(Written { inserted: new, refused })
+
+    /// Inserts events in one statement, and compares those that are stored already.
+    async fn write(&self, events: &[Arc<NewEvent>], logs: Logs) -> Result<Written, StorageError> {
+        let (shard, writer) = (self.shard, self.writer);
+        let inserted = ingest::insert(shard, writer, events, self.columns, self.lock_wait, logs).await?;
+        let not_allowed: BTreeMap<usize, NotAllowed> =
+            inserted.refused.iter().map(|one| (index(one.position), one.why)).collect();
+        let new: BTreeSet<usize> = inserted.positions.iter().map(|position| index(*position)).collect();
+        let is_repeated = |index: &usize| !new.contains(index) && !not_allowed.contains_key(index);
+        let repeated: Vec<usize> = (0..events.len()).filter(is_repeated).collect();
+        let (mut refused, mut without_log) = (Vec::new(), Vec::new());
+        for (index, why) in not_allowed {
+            if why == NotAllowed::NoLog && logs == Logs::Existing {
+                without_log.push(index);
+            } else {
+                refused.push((index, rejection(&events[index], why)));
+            }
+        }
+        if !repeated.is_empty() {
+            let compared: Vec<&NewEvent> = repeated.iter().map(|index| events[*index].as_ref()).collect();
+            let conflicts = ingest_conflicts::find(shard, &writer.scope, &compared, self.columns).await?;
+            let differing = conflicts.into_iter().map(|conflict| (repeated[index(conflict.position)], conflict.fields));
+            refused.extend(differing.map(|(index, fields)| (index, other_content(&events[index], &fields))));
+        }
+        Ok(Written { inserted: new, refused, without_log })
+    }
+}
+
+/// Result of one statement, by indexes in its events.
+struct Written {
+    inserted: BTreeSet<usize>,
+    refused: Vec<(usize, Rejection)>,
+    /// Events whose logs do not exist. They are to be inserted with the locks of these logs.
+    without_log: Vec<usize>,
 }
 
 /// Returns the index of a position that is counted from 1.
@@ -146,13 +187,24 @@ fn other_content(event: &NewEvent, fields: &[String]) -> Rejection {
     Rejection::new(RejectionCode::EventIdConflict, "eventId", message)
 }
 
-/// Creates the rejection of an event that is not in the caller's scope. The execution of another tenant does not exist
-/// for the caller.
-fn not_in_scope(event: &NewEvent, foreign: Foreign) -> Rejection {
-    if foreign.named {
-        return Rejection::new(RejectionCode::ForeignTenant, "tenantId", TenancyError::Foreign.to_string());
+/// Creates the rejection of an event that its writer may not insert. The execution of another tenant does not exist for the
+/// caller.
+fn rejection(event: &NewEvent, why: NotAllowed) -> Rejection {
+    let id = event.execution_id;
+    match why {
+        NotAllowed::NamesOtherTenant => {
+            Rejection::new(RejectionCode::ForeignTenant, "tenantId", TenancyError::Foreign.to_string())
+        }
+        NotAllowed::LogOfOtherTenant => Rejection::not_found("executionId", format!("there is no execution {id}")),
+        NotAllowed::NoLog => {
+            let seconds = BEGINS_AFTER.as_secs();
+            let message = format!(
+                "there is no execution {id}; the events of an execution that this server did not start are accepted \
+                 {seconds} s after the time of its id, or with the capability IMPORT"
+            );
+            Rejection::not_found("executionId", message)
+        }
     }
-    Rejection::not_found("executionId", format!("there is no execution {}", event.execution_id))
 }
 
 fn refusal(error: StorageError) -> ServiceError {

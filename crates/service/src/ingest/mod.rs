@@ -20,7 +20,7 @@ use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Caller;
 use noetl_runtime::coalesce::Coalescer;
 use noetl_runtime::wake::WakeUps;
-use noetl_storage::ingest::{NewEvent, OtherColumns};
+use noetl_storage::ingest::{NewEvent, OtherColumns, Writer};
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::pools::{Database, Databases};
 use noetl_use_cases::error::{Rejection, ServiceError};
@@ -125,11 +125,12 @@ impl Ingest {
         caller: &Caller,
     ) -> Result<Vec<Result<Landed, ServiceError>>, ServiceError> {
         let index = usize::from(shard);
+        let writer = Writer { scope: caller.scope.clone(), imports: caller.imports };
         if events.iter().any(|event| event.others.is_some()) {
             let inserted = || self.wake_ups.wake_feed(shard);
             return insert::insert(
                 &self.databases.shards()[index],
-                &caller.scope,
+                &writer,
                 &events,
                 columns,
                 LockWait::Long,
@@ -138,7 +139,7 @@ impl Ingest {
             .await;
         }
         let bytes = events.iter().map(|event| event.size()).sum();
-        self.inserts[index].run(caller.actor.clone(), caller.scope.clone(), events, bytes).await
+        self.inserts[index].run(caller.actor.clone(), writer, events, bytes).await
     }
 }
 

@@ -207,6 +207,7 @@ impl Activator {
             return Ok(current.filter(|current| next.made_live && current.state.is_live()));
         }
         let event = match log.subscription(&Scope::Unrestricted).await? {
+            None if log.last_event_id().await?.is_some() => return Err(ServiceError::IdTaken(id)),
             None => {
                 let (path, tenancy) = (&entry.path, &row.intent_tenancy);
                 let registered = SubscriptionLog { id, path, catalog_id: Id::new(entry.catalog_id), tenancy, by };

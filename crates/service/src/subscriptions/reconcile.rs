@@ -52,7 +52,7 @@ impl Subscriptions {
                 action: Action::Deactivate,
                 expected_last_event_id: Some(Id::new(earlier.last_event_id)),
                 reason: Some(REASON.to_owned()),
-                caller: Caller { actor: None, scope: Scope::Unrestricted },
+                caller: Caller { actor: None, scope: Scope::Unrestricted, imports: false },
                 only_own: false,
             };
             self.transition(&request).await?;

@@ -24,7 +24,7 @@ impl TransitionOne for Subscriptions {
     )]
     async fn transition(&self, request: &Transition) -> Result<SubscriptionRow, ServiceError> {
         check_reason(request.reason.as_deref())?;
-        let Caller { actor, scope } = &request.caller;
+        let Caller { actor, scope, .. } = &request.caller;
         let mut repetition = Repetition::new(&self.databases);
         loop {
             let mut log = LockedLog::lock(self.databases.shard_of(request.id), request.id).await?;

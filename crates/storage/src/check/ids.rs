@@ -78,3 +78,23 @@ pub async fn raise(cluster: &Database, ceilings: &[(u16, u64)]) -> Result<u64, S
     );
     Ok(cluster.run(update.execute(cluster.leases())).await?.rows_affected())
 }
+
+/// Ends the ranges of machine ids at these milliseconds. Returns the machine ids; those with a holder are left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.check.lower_ceilings", skip_all,
+    fields(database = %cluster.name(), count = ceilings.len())
+)]
+pub async fn lower(cluster: &Database, ceilings: &[(u16, u64)]) -> Result<Vec<u16>, StorageError> {
+    let machines: Vec<i16> = ceilings.iter().map(|(machine, _)| machine.cast_signed()).collect();
+    let milliseconds: Vec<i64> = ceilings.iter().map(|(_, ms)| ms.cast_signed()).collect();
+    let update = sqlx::query_scalar!(
+        r#"UPDATE noetl.machine_lease AS lease SET ceiling_ms = given.ms
+           FROM unnest($1::smallint[], $2::bigint[]) AS given (machine_id, ms)
+           WHERE lease.machine_id = given.machine_id AND lease.ceiling_ms > given.ms AND lease.expires_at < now()
+           RETURNING lease.machine_id AS "machine_id!""#,
+        &machines,
+        &milliseconds,
+    );
+    let lowered = cluster.run(update.fetch_all(cluster.leases())).await?;
+    Ok(lowered.into_iter().map(i16::cast_unsigned).collect())
+}
