@@ -54,7 +54,7 @@ async function open(page: Page, path = "/"): Promise<SignIn> {
 }
 
 async function expectSignedIn(page: Page): Promise<void> {
-  await expect(page.getByRole("button", { name: "User and settings" })).toHaveText("ann");
+  await expect(page.getByRole("button", { name: "User and settings" })).toHaveText("oidc:ann");
 }
 
 // First, because the server keeps what it knows of the provider for a while.

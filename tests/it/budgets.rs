@@ -137,7 +137,7 @@ async fn the_row_limit_applies_to_all_statements_of_an_operation_together() {
     let deployment = Deployment::start(0).await;
     fill(&mut deployment.cluster().await).await;
     let shard = Database::new(DatabaseName::Shard(0), deployment.cluster_dsn.parse().unwrap(), 1);
-    let budget = Budget::new(BudgetLimits { read_rows: 150, ..BudgetLimits::default() });
+    let budget = Budget::new(BudgetLimits { read_rows: 150, ..BudgetLimits::default() }, None);
     let range = PositionRange::newest(100);
     let list = async || {
         let filter = ExecutionFilter::default();

@@ -100,6 +100,7 @@ mod partitions_opened;
 mod past_states;
 mod plain_lists;
 mod planted_events;
+mod pool_shares;
 mod project_documents;
 mod project_events;
 mod projections;

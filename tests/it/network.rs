@@ -1,5 +1,7 @@
 //! Network settings of a server: addresses, host names, origins, and the listener of the health probes.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Output, Stdio};
 
 use noetl_testkit::broker_cluster::free_ports;
@@ -142,6 +144,11 @@ async fn an_authenticated_server_serves_any_host_and_its_schema_to_admins_only()
     assert_eq!(get("/livez", "").await, StatusCode::OK);
     assert_eq!(get("/readyz", "").await, StatusCode::OK);
 
+    let unknown = "query($id: Int) { executions(first: $id) { nodes { wrong } } execution(id: $id) { id } }";
+    let [hidden, shown] = [&viewer, &admin].map(|token| server.send_as(token, unknown, json!(null)));
+    let (hidden, shown) = (hidden.await.to_string(), shown.await.to_string());
+    assert!(shown.contains("Execution"), "{shown}");
+    assert!(!hidden.contains("Execution") && !hidden.contains("wrong"), "{hidden}");
     for query in
         ["{ __schema { queryType { name } } }", "{ ...a } fragment a on Query { x: __type(name: \"ID\") { name } }"]
     {
@@ -223,4 +230,28 @@ async fn decompress(bytes: &[u8]) -> Vec<u8> {
     );
     written.unwrap();
     output.unwrap().stdout
+}
+
+/// A route that is added without the limits fails this test: the routes are read from their sources.
+#[tokio::test]
+async fn every_route_beside_the_api_limits_its_body() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/web");
+    let mut paths = BTreeSet::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let routes = text.split(".route(\"").skip(1).filter_map(|rest| rest.split_once('"'));
+        paths.extend(routes.map(|(path, _)| path.replace("{*path}", "x")));
+    }
+    assert!(paths.len() >= 9 && paths.contains("/auth/token") && paths.contains("/scaler/outbox"), "{paths:?}");
+    let deployment = Deployment::start(0).await;
+    let provider = [
+        ("NOETL_AUTH_OIDC_ISSUER", "https://127.0.0.1:9"),
+        ("NOETL_AUTH_OIDC_AUDIENCE", "noetl"),
+        ("NOETL_AUTH_OIDC_CLIENT_ID", "console"),
+    ];
+    let server = deployment.replica_with(&provider).await;
+    for path in paths.iter().map(String::as_str).chain(["/executions", "/executions/7"]) {
+        let request = Client::new().post(format!("{}{path}", server.url)).body("x".repeat(70_000));
+        assert_eq!(request.send().await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE, "{path}");
+    }
 }

@@ -203,7 +203,7 @@ async fn only_tokens_that_the_provider_signed_for_this_server_are_accepted() {
     let provider = Provider::start(&[&key]).await;
     let server = provider.replica(&deployment).await;
     let good = server.send_as(&key.sign(&provider.claims(json!({}))), VIEWER, Value::Null).await;
-    assert_eq!(good["data"]["viewer"], json!({ "subject": "ann", "roles": ["VIEWER"], "tenant": "acme" }));
+    assert_eq!(good["data"]["viewer"], json!({ "subject": "oidc:ann", "roles": ["VIEWER"], "tenant": "acme" }));
     assert!(is_accepted(&server, &key.sign(&provider.claims(json!({ "aud": ["else", "noetl"] })))).await);
 
     let now = chrono::Utc::now().timestamp();
@@ -343,7 +343,7 @@ async fn a_token_without_roles_identifies_the_caller_and_permits_nothing() {
     let server = provider.replica(&deployment).await;
     let token = key.sign(&provider.claims(json!({ "realm_access": { "roles": ["guest"] }, "roles": ["admin"] })));
     let viewer = server.send_as(&token, VIEWER, Value::Null).await;
-    assert_eq!(viewer["data"]["viewer"], json!({ "subject": "ann", "roles": [], "tenant": "acme" }));
+    assert_eq!(viewer["data"]["viewer"], json!({ "subject": "oidc:ann", "roles": [], "tenant": "acme" }));
     let list = server.send_as(&token, "{ executions { nodes { id } } }", Value::Null).await;
     assert_eq!(code(&list), "FORBIDDEN");
 }

@@ -336,7 +336,7 @@ fn a_list_with_a_value_that_has_to_be_read_is_resolved() {
 #[test]
 fn a_list_that_exceeds_the_response_limit_is_not_written() {
     let ask_within = |response_bytes: u64| {
-        let budget = Budget::new(BudgetLimits { response_bytes, ..BudgetLimits::default() });
+        let budget = Budget::new(BudgetLimits { response_bytes, ..BudgetLimits::default() }, None);
         let response = budget.enter(|| ask("{ list: listOfEvent { context result } }", &[Role::Viewer]));
         (response, budget.check())
     };

@@ -54,10 +54,7 @@ impl<E: Executor> BatchingExecutor<E> {
             requested.lock().unwrap_or_else(PoisonError::into_inner).push(fetch.in_current_span().boxed());
         };
         // Without a principal there is no loader. The guards refuse such an operation before.
-        let principal = request.data.get(&TypeId::of::<Arc<Principal>>());
-        let Some(principal) = principal.and_then(|principal| principal.downcast_ref::<Arc<Principal>>()) else {
-            return (request, fetches);
-        };
+        let Some(principal) = principal(&request) else { return (request, fetches) };
         let loaders = Loaders { services: Arc::clone(&self.services), scope: scope_of(principal) };
         let loaders = ItemLoaders { loaders, item: fetches.item.clone() };
         let loader: BatchLoader = DataLoader::new(loaders, spawn).delay(Duration::ZERO);
@@ -68,19 +65,20 @@ impl<E: Executor> BatchingExecutor<E> {
         &self,
         operation: BoxStream<'a, Response>,
         fetches: Fetches,
+        caller: Option<Arc<str>>,
         ends_at_limit: bool,
     ) -> RunningOperation<'a> {
-        let budget = Budget::new(self.services.replica.budget);
+        let budget = Budget::new(self.services.replica.budget, caller);
         RunningOperation { operation, fetches, operation_waker: Arc::default(), budget, ends_at_limit }
     }
 }
 
 impl<E: Executor> Executor for BatchingExecutor<E> {
     async fn execute(&self, mut request: Request) -> Response {
-        let ends_at_limit = is_query(&mut request);
+        let (ends_at_limit, caller) = (is_query(&mut request), caller(&request));
         let (request, fetches) = self.prepare(request);
         let response = stream::once(self.schema.execute(request).boxed());
-        self.run(response.boxed(), fetches, ends_at_limit).next().await.unwrap_or_default()
+        self.run(response.boxed(), fetches, caller, ends_at_limit).next().await.unwrap_or_default()
     }
 
     fn execute_stream(&self, mut request: Request, session: Option<Arc<Data>>) -> BoxStream<'static, Response> {
@@ -90,10 +88,20 @@ impl<E: Executor> Executor for BatchingExecutor<E> {
         if let Some(selection) = selection {
             request = request.data(selection);
         }
+        let caller = caller(&request);
         let (request, fetches) = self.prepare(request);
         let operation = self.schema.execute_stream(request, session);
-        self.run(operation, fetches, false).boxed()
+        self.run(operation, fetches, caller, false).boxed()
     }
+}
+
+fn principal(request: &Request) -> Option<&Arc<Principal>> {
+    request.data.get(&TypeId::of::<Arc<Principal>>())?.downcast_ref()
+}
+
+/// Returns the subject of an authenticated caller.
+fn caller(request: &Request) -> Option<Arc<str>> {
+    principal(request).filter(|principal| principal.authenticated).map(|principal| Arc::clone(&principal.subject))
 }
 
 /// Returns whether all operations of a document are queries.

@@ -213,6 +213,10 @@ pub struct Principal {
     pub authenticated: bool,
 }
 
+/// Start of the subjects of an OpenID provider's users. No static token can have such a subject, so a user of the provider
+/// can't have that of a token.
+pub const PROVIDED: &str = "oidc:";
+
 /// Subject of every caller of a server without authentication. No token can have it.
 pub const LOCAL: &str = "local";
 

@@ -21,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::Grant;
-use super::principal::{LOCAL, Principal, Role, UnknownRole};
+use super::principal::{LOCAL, PROVIDED, Principal, Role, UnknownRole};
 use plain_json::{self as json, Typed};
 
 /// Prefix of every token, by which scanners for leaked secrets recognise tokens.
@@ -100,8 +100,8 @@ pub enum InvalidName {
     /// The name is empty, too long, or has control characters.
     #[error("{0} must have 1 to {MAX_NAME_BYTES} bytes and no control characters")]
     Malformed(String),
-    /// The subject is the name of a caller of the server itself.
-    #[error("the subjects {LOCAL} and {INTERNAL} are reserved for the server; choose another")]
+    /// The subject is the name of a caller of the server itself, or of a provider's user.
+    #[error("the subjects {LOCAL} and {INTERNAL}, and those that begin with {PROVIDED}, are reserved; choose another")]
     Reserved,
 }
 
@@ -280,7 +280,7 @@ pub fn check_name(field: &str, name: &str) -> Result<(), InvalidName> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
         return Err(InvalidName::Malformed(field.to_owned()));
     }
-    if field == "subject" && [LOCAL, INTERNAL].contains(&name) {
+    if field == "subject" && ([LOCAL, INTERNAL].contains(&name) || name.starts_with(PROVIDED)) {
         return Err(InvalidName::Reserved);
     }
     Ok(())
@@ -390,6 +390,7 @@ mod tests {
             good.replace(r#"["viewer"]"#, "[]"),
             good.replace(r#""subject":"one""#, r#""subject":"""#),
             good.replace(r#""subject":"one""#, r#""subject":"local""#),
+            good.replace(r#""subject":"one""#, r#""subject":"oidc:one""#),
             good.replace(r#""subject""#, r#""secret":"noetl_secret","subject""#),
             good.clone(),
         ];

@@ -52,6 +52,7 @@ impl<E: Executor> Engine<E> {
         let checked = resolved.and_then(|parameters| Operation::check(parameters, &self.limits, &self.types));
         checked
             .and_then(|operation| self.permit(operation))
+            .map_err(|error| if self.permits.introspection { error } else { error.without_schema() })
             .inspect_err(|error| observe::operation_error(transport, error))
     }
 

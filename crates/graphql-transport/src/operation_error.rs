@@ -71,6 +71,18 @@ impl OperationError {
         }])
     }
 
+    /// Returns the error without the names of the schema, for a caller that may not read it.
+    pub(super) fn without_schema(mut self) -> Self {
+        if let Self::RuleViolations(rules) = &mut self {
+            for rule in rules {
+                rule.message.clear();
+                rule.message
+                    .push_str("The document or its variables do not fit the schema, which this caller may not read.");
+            }
+        }
+        self
+    }
+
     /// Returns the stable code for `errors[].extensions.code`.
     #[must_use]
     pub fn code(&self) -> &'static str {

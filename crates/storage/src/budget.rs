@@ -1,4 +1,5 @@
-//! The budget of one operation: the bytes and rows that it may read from the databases, and the bytes of its response.
+//! The budget of one operation: the bytes and rows that it may read from the databases, the bytes of its response, and the
+//! caller whose share of the connections it uses.
 //!
 //! A budget is the current one while its operation is polled ([`Budget::enter`]). Each row that a statement returns
 //! through a pool is charged to the current budget; work without a budget, such as a background task's, is not limited.
@@ -80,17 +81,24 @@ pub async fn uncharged<T>(work: impl Future<Output = T>) -> T {
 #[derive(Debug)]
 pub struct Budget {
     limits: BudgetLimits,
+    /// Authenticated caller; `None`: its connections are not limited.
+    caller: Option<Arc<str>>,
     read_bytes: AtomicU64,
     read_rows: AtomicU64,
     response_bytes: AtomicU64,
 }
 
 impl Budget {
-    /// Creates an unused budget.
+    /// Creates an unused budget of an operation of this caller.
     #[must_use]
-    pub fn new(limits: BudgetLimits) -> Arc<Self> {
+    pub fn new(limits: BudgetLimits, caller: Option<Arc<str>>) -> Arc<Self> {
         let (read_bytes, read_rows, response_bytes) = <(AtomicU64, AtomicU64, AtomicU64)>::default();
-        Arc::new(Self { limits, read_bytes, read_rows, response_bytes })
+        Arc::new(Self { limits, caller, read_bytes, read_rows, response_bytes })
+    }
+
+    /// Returns the caller whose share of the connections the operation uses.
+    pub(super) fn caller(&self) -> Option<&Arc<str>> {
+        self.caller.as_ref()
     }
 
     /// Runs `poll` with this budget as the current one.
@@ -162,7 +170,7 @@ mod tests {
     #[test]
     fn exceeded_limit_stays_exceeded_until_the_budget_is_renewed() {
         let limits = BudgetLimits { read_bytes: 10, read_rows: 2, response_bytes: 5 };
-        let budget = Budget::new(limits);
+        let budget = Budget::new(limits, None);
         assert_eq!(budget.charge_row(5).and(budget.charge_row(5)), Ok(()));
         assert_eq!(budget.charge_row(0), Err(Exceeded { limit: Resource::ReadRows, allowed: 2, actual: 3 }));
         assert!(budget.charge_response(0).is_err() && budget.check().is_err());
@@ -178,7 +186,7 @@ mod tests {
 
     #[test]
     fn budget_is_current_only_while_it_is_entered() {
-        let budget = Budget::new(BudgetLimits::default());
+        let budget = Budget::new(BudgetLimits::default(), None);
         assert!(Budget::current().is_none());
         assert!(budget.enter(|| Arc::ptr_eq(&Budget::current().unwrap(), &budget)));
         let inside = budget.enter(|| uncharged(async { Budget::current().is_none() }).now_or_never());

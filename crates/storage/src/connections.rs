@@ -7,9 +7,10 @@
 //! during this time, so the cancellation can't hit another user's statement. A connection that can't be cleaned in time
 //! is closed.
 
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
@@ -19,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
+use super::budget::Budget;
 use super::cancel::{Backend, Canceller};
 use super::error::DatabaseName;
 use super::session_settings;
@@ -56,6 +58,8 @@ struct Shared {
     /// Maximum number of connections.
     size: u32,
     places: Arc<Semaphore>,
+    /// Places of the callers that use or await one. A caller has three quarters of the places, so that others get one too.
+    shares: Mutex<HashMap<Arc<str>, Weak<Semaphore>>>,
     /// Idle connections, the most recently used last.
     idle: Mutex<Vec<Open>>,
     /// Time of the last failure that may affect other connections. Connections that were checked before it are checked
@@ -136,6 +140,7 @@ impl Pool {
             options,
             size,
             places: Arc::new(Semaphore::new(size as usize)),
+            shares: Mutex::default(),
             idle: Mutex::default(),
             suspected: Mutex::default(),
             unanswered: AtomicBool::new(false),
@@ -163,9 +168,21 @@ impl Pool {
         taken.unwrap_or_else(|_| Err(refusal.unwrap_or(sqlx::Error::PoolTimedOut)))
     }
 
-    /// Waits until fewer connections are in use than the pool may have.
-    async fn place(&self, deadline: tokio::time::Instant) -> sqlx::Result<OwnedSemaphorePermit> {
-        let places = &self.0.places;
+    /// Waits until fewer connections are in use than the pool, and the caller of the operation, may have.
+    async fn place(&self, deadline: tokio::time::Instant) -> sqlx::Result<Place> {
+        let share = match Budget::current().as_ref().and_then(|budget| budget.caller()) {
+            Some(caller) => Some(self.permit(&self.0.share_of(caller), deadline).await?),
+            None => None,
+        };
+        let place = self.permit(&self.0.places, deadline).await?;
+        Ok(Place { _place: place, _share: share })
+    }
+
+    async fn permit(
+        &self,
+        places: &Arc<Semaphore>,
+        deadline: tokio::time::Instant,
+    ) -> sqlx::Result<OwnedSemaphorePermit> {
         if let Ok(place) = Arc::clone(places).try_acquire_owned() {
             return Ok(place);
         }
@@ -181,7 +198,7 @@ impl Pool {
 
     async fn take(
         &self,
-        place: OwnedSemaphorePermit,
+        place: Place,
         planning: Planning,
         refusal: &mut Option<sqlx::Error>,
     ) -> sqlx::Result<Connection> {
@@ -271,6 +288,18 @@ impl Planned<'_> {
 impl Shared {
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Open>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the places of a caller.
+    fn share_of(&self, caller: &Arc<str>) -> Arc<Semaphore> {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = shares.get(caller).and_then(Weak::upgrade) {
+            return share;
+        }
+        shares.retain(|_, share| share.strong_count() > 0);
+        let share = Arc::new(Semaphore::new(share_of(self.size) as usize));
+        shares.insert(Arc::clone(caller), Arc::downgrade(&share));
+        share
     }
 
     async fn connect(&self, counted: Counted) -> sqlx::Result<Open> {
@@ -375,6 +404,19 @@ impl Shared {
     }
 }
 
+/// Returns the number of connections of a pool that one caller may use at once. Half of the connections can be held while
+/// their holders wait for a further one, so a share has at least one more.
+fn share_of(size: u32) -> u32 {
+    (size * 3 / 4).max(size / 2 + 1).min(size)
+}
+
+/// Places in the pool, and in the share of the caller, of a connection in use.
+#[derive(Debug)]
+struct Place {
+    _place: OwnedSemaphorePermit,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
 /// Returns whether the same attempt to connect may succeed soon: connection refused, or SQLSTATE `cannot_connect_now`
 /// or `too_many_connections`.
 fn is_transient(error: &sqlx::Error) -> bool {
@@ -411,7 +453,7 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Connection {
     open: Option<Open>,
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
     pool: Arc<Shared>,
     state: State,
 }

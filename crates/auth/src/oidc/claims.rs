@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::BadJwt;
-use crate::principal::{Principal, Role};
+use crate::principal::{PROVIDED, Principal, Role};
 use crate::tokens::check_name;
 
 type Claims = Map<String, Value>;
@@ -19,7 +19,8 @@ pub(super) fn principal(claims: &Claims, roles_claim: &str, tenant_claim: Option
     let roles: Vec<Role> = texts(claim(claims, roles_claim)).filter_map(|name| name.parse().ok()).collect();
     let tenant = |path| name(claim(claims, path), "tenant").map(Arc::from).ok_or(BadJwt::Claim("of the tenant"));
     let tenant = tenant_claim.map(tenant).transpose()?;
-    Ok(Principal { tenant, expires_at: Some(expires_at), ..Principal::new(subject, &roles) })
+    let subject = format!("{PROVIDED}{subject}");
+    Ok(Principal { tenant, expires_at: Some(expires_at), ..Principal::new(&subject, &roles) })
 }
 
 fn name<'a>(value: Option<&'a Value>, field: &str) -> Option<&'a str> {
@@ -71,6 +72,7 @@ mod tests {
             for claims in [named, flat] {
                 let principal = read(&claims).unwrap();
                 assert_eq!((principal.roles.as_slice(), principal.tenant.as_deref()), (expected, Some("acme")));
+                assert_eq!(&*principal.subject, "oidc:ann");
             }
         }
         let none = json!({"sub": "ann", "exp": 4_000_000_000_u64, "roles": ["admin"], "org": "acme"});

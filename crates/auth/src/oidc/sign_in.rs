@@ -57,6 +57,9 @@ pub struct Code<'a> {
     pub redirect_uri: &'a str,
 }
 
+/// Maximum number of characters of a provider's text.
+const MAX_REASON: usize = 200;
+
 /// Reason why a sign-in failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignInError {
@@ -93,6 +96,11 @@ struct TokenResponse {
 }
 
 impl Typed for TokenResponse {}
+
+/// Returns the start of the provider's text, without line breaks and other control characters: it is logged and shown.
+fn one_line(text: &str) -> String {
+    text.chars().take(MAX_REASON).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
 
 /// Sign-in at one provider.
 #[derive(Debug)]
@@ -141,7 +149,7 @@ impl SignIn {
         form.extend(self.client.secret.as_deref().map(|secret| ("client_secret", secret)));
         let response: TokenResponse = self.provider.post(endpoint, &form).await?;
         if let Some(error) = response.error {
-            return Err(SignInError::Refused(response.error_description.unwrap_or(error)));
+            return Err(SignInError::Refused(one_line(&response.error_description.unwrap_or(error))));
         }
         self.accepted([response.access_token, response.id_token].into_iter().flatten()).await
     }
@@ -161,4 +169,18 @@ impl SignIn {
 fn endpoint(found: Option<&str>, name: &str) -> Result<reqwest::Url, SignInError> {
     let found = found.ok_or_else(|| SignInError::Unavailable(format!("its discovery document has no {name}")))?;
     Ok(address(found)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_the_provider_is_one_short_line() {
+        assert_eq!(
+            one_line("denied\n2026-01-31 INFO audit: forged\r\u{1b}[2J"),
+            "denied 2026-01-31 INFO audit: forged  [2J"
+        );
+        assert_eq!(one_line(&"x".repeat(9_000)).len(), MAX_REASON);
+    }
 }
