@@ -164,7 +164,7 @@ async fn malformed_cursors_and_ids_are_refused_by_field() {
     // A position that was used in a shard that the replica does not have.
     let used = noetl_feed::wire::cursor::Position { epoch: 1, sequence: 1 };
     let more_shards = noetl_feed::wire::cursor::StreamCursor::unnamed(vec![used; 3]).to_text();
-    for cursor in ["", "x", "ünsinn", foreign, truncated, &more_shards, &"A".repeat(100_000)] {
+    for cursor in ["", "x", "ünsinn", foreign, truncated, &more_shards, &"A".repeat(20_000)] {
         let error = refused(&server, json!({ "start": { "after": cursor } })).await;
         assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{cursor}: {error}");
         assert_eq!(error["extensions"]["field"], json!(["start", "after"]), "{cursor}: {error}");

@@ -229,7 +229,7 @@ async fn a_log_is_never_begun_by_two_tenants_at_once() {
             let (one, two) = ([event(id + 2)], [event(id + 3)]);
             let creating = [&creation];
             let (created, planted, other) = tokio::join!(
-                executions::create(shard, &creating),
+                executions::create(shard, &creating, 1 << 40),
                 ingest::insert(shard, &globex, &one, None, LockWait::Long, Logs::Locked),
                 ingest::insert(shard, &initech, &two, None, LockWait::Long, Logs::Locked),
             );

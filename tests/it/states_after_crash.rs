@@ -31,8 +31,8 @@ async fn event_count(server: &Server, execution: i64) -> String {
     data["execution"]["eventCount"].as_str().unwrap().to_owned()
 }
 
-/// `crash` gets the server and the id of one of its processes.
-async fn state_is_exact_after(crash: impl AsyncFnOnce(&mut Postgres, Pid)) {
+/// `crash` gets the server, the id of one of its processes, and that of its WAL writer, which is stopped.
+async fn state_is_exact_after(crash: impl AsyncFnOnce(&mut Postgres, Pid, Pid)) {
     let (_folder, mut postgres) = own_postgres(&SETTINGS).await;
     let deployment = Deployment::on(&postgres.dsn("postgres"), 0).await;
     let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
@@ -43,13 +43,17 @@ async fn state_is_exact_after(crash: impl AsyncFnOnce(&mut Postgres, Pid)) {
     deployment.commit(id, id + 11..=id + 12).await;
 
     let mut session = PgConnection::connect(dsn).await.unwrap();
+    // On a slow machine it would write the ids to the disk before the crash.
+    let writer = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'";
+    let writer: i32 = sqlx::query_scalar(writer).fetch_one(&mut session).await.unwrap();
+    kill(Pid::from_raw(writer), Signal::SIGSTOP).unwrap();
     let use_ids = "DO $$ BEGIN FOR n IN 1..500 LOOP PERFORM pg_current_xact_id(); ROLLBACK; END LOOP; END $$";
     run(&mut session, use_ids).await;
     let replica = Database::new(DatabaseName::Cluster, dsn.parse().unwrap(), 1);
     let read = snapshots::read(&replica, &Scope::Unrestricted, &[id], WAIT_TIMEOUT).await.unwrap();
     let before = next_transaction(dsn).await.unwrap();
     let process: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut session).await.unwrap();
-    crash(&mut postgres, Pid::from_raw(process)).await;
+    crash(&mut postgres, Pid::from_raw(process), Pid::from_raw(writer)).await;
     // Until the postmaster has noticed the crash, it accepts connections.
     eventually("the server is back and has lost transaction ids", async || {
         next_transaction(dsn).await.filter(|after| after + 100 < before)
@@ -68,7 +72,7 @@ async fn state_is_exact_after(crash: impl AsyncFnOnce(&mut Postgres, Pid)) {
 
 #[tokio::test]
 async fn a_state_read_before_a_crash_of_the_server_is_not_stored_after_it() {
-    state_is_exact_after(async |postgres, _| {
+    state_is_exact_after(async |postgres, _, _| {
         postgres.kill_9().await;
         postgres.restart().await.unwrap();
     })
@@ -78,5 +82,9 @@ async fn a_state_read_before_a_crash_of_the_server_is_not_stored_after_it() {
 /// The other processes recover under the same postmaster, whose start time does not change.
 #[tokio::test]
 async fn a_state_read_before_a_crash_of_one_process_of_the_server_is_not_stored_after_it() {
-    state_is_exact_after(async |_, process| kill(process, Signal::SIGKILL).unwrap()).await;
+    state_is_exact_after(async |_, process, writer| {
+        kill(process, Signal::SIGKILL).unwrap();
+        kill(writer, Signal::SIGKILL).unwrap();
+    })
+    .await;
 }

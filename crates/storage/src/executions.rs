@@ -118,22 +118,30 @@ pub struct Creations {
 /// Creates executions of one shard: for each the execution row, the started event and the outbox row. Idempotent: an
 /// execution that exists with the same started event, or the same dedup key, is skipped. The ids must be distinct.
 ///
-/// One statement creates the executions with new ids. The others, which finish the claims of crashed servers for example,
+/// One statement creates the executions with new ids; `now_ms` is the caller's time in milliseconds since
+/// 2024-01-01T00:00:00Z. The others, which finish the claims of crashed servers for example,
 /// are created under the locks of their logs, unless the log has events of another tenant.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.create", skip_all,
     fields(database = %shard.name(), count = creations.len(),
            first = creations.first().map(|one| tracing::field::display(one.execution_id)))
 )]
-pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<Creations, StorageError> {
-    let created = shard.run(create_rows(shard.planned_for(creations.len()), creations, Ids::New)).await?;
-    let mut done = Creations { created, taken: Vec::new() };
-    if done.created.len() == creations.len() {
+pub async fn create(shard: &Database, creations: &[&Creation], now_ms: u64) -> Result<Creations, StorageError> {
+    let new_from = now_ms.saturating_sub(NEW_FOR.as_secs() * 1000);
+    let (new, mut left): (Vec<&Creation>, Vec<&Creation>) =
+        creations.iter().copied().partition(|one| one.execution_id.millis() >= new_from);
+    let mut done = Creations { created: Vec::new(), taken: Vec::new() };
+    if !new.is_empty() {
+        // The clock of the shard decides too.
+        done.created = shard.run(create_rows(shard.planned_for(new.len()), &new, Ids::New)).await?;
+    }
+    if done.created.len() < new.len() {
+        let created: BTreeSet<i64> = done.created.iter().map(|one| one.execution_id).collect();
+        left.extend(new.into_iter().filter(|one| !created.contains(&one.execution_id.get())));
+    }
+    if left.is_empty() {
         return Ok(done);
     }
-    let created: BTreeSet<i64> = done.created.iter().map(|one| one.execution_id).collect();
-    let is_left = |one: &&&Creation| !created.contains(&one.execution_id.get());
-    let left: Vec<&Creation> = creations.iter().filter(is_left).copied().collect();
     for part in left.chunks(LOCKED_LOGS) {
         let work = async {
             let ids: Vec<i64> = part.iter().map(|one| one.execution_id.get()).collect();

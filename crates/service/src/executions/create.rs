@@ -14,6 +14,7 @@ use noetl_domain::actor::Actor;
 use noetl_domain::execution::Creation;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
+use noetl_runtime::clock;
 use noetl_runtime::coalesce::Flight;
 use noetl_runtime::wake::WakeUps;
 use noetl_storage::budget::uncharged;
@@ -60,7 +61,7 @@ impl Flight for CreateFlight {
         let distinct: Vec<&Creation> = distinct.into_values().collect();
         let (mut search, mut started, mut failed) = (Bisection::of(distinct.len()), HashMap::new(), Failures::new());
         while let Some(part) = search.next_part() {
-            let created = executions::create(&self.database, &distinct[part.clone()]).await;
+            let created = executions::create(&self.database, &distinct[part.clone()], clock::snowflake_ms()).await;
             let recorded = created.map(|executions::Creations { created, taken }| {
                 started.extend(created.into_iter().map(|row| (row.execution_id, row.start_time)));
                 failed.extend(taken.into_iter().map(Id::new).map(|id| (id, ServiceError::IdTaken(id))));
