@@ -2,6 +2,7 @@
 //! begun by others only when no server of the deployment starts an execution under it.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use chrono::Utc;
@@ -71,12 +72,12 @@ impl World {
         made["data"]["reserveEventIds"]["eventIds"][0].as_str().unwrap().parse().unwrap()
     }
 
-    /// Returns the first ids of each of the coming milliseconds.
-    async fn coming_ids(&self, milliseconds: i64) -> impl Iterator<Item = i64> + use<> {
+    /// Returns the first ids of each of these coming milliseconds.
+    async fn coming_ids(&self, milliseconds: Range<i64>) -> impl Iterator<Item = i64> + use<> {
         let id = self.id().await;
         let machine = id & (1023 << 12);
         let first = id / IDS_OF_MS;
-        (1..=milliseconds).flat_map(move |ms| (0..PLANTED).map(move |n| (first + ms) * IDS_OF_MS + machine + n))
+        milliseconds.flat_map(move |ms| (0..PLANTED).map(move |n| (first + ms) * IDS_OF_MS + machine + n))
     }
 }
 
@@ -87,7 +88,7 @@ fn started(execution: i64) -> Value {
 #[tokio::test]
 async fn events_of_coming_executions_are_refused_and_executions_start() {
     let world = World::start().await;
-    let ids: Vec<i64> = world.coming_ids(1_500).await.collect();
+    let ids: Vec<i64> = world.coming_ids(1..1_500).await.collect();
     let events: Vec<Value> = ids.iter().map(|id| started(*id)).collect();
     let answer = world.server.send_as(&world.attacker, PROJECT, json!({ "events": events })).await;
     let outcome = &answer["data"]["projectEvents"];
@@ -112,7 +113,7 @@ async fn events_of_coming_executions_are_refused_and_executions_start() {
 async fn an_execution_whose_id_is_taken_is_refused_and_its_key_is_free_again() {
     let world = World::start().await;
     let mut shard = world.deployment.shard(0).await;
-    let ids: Vec<i64> = world.coming_ids(1_500).await.collect();
+    let ids: Vec<i64> = world.coming_ids(1_000..5_000).await.collect();
     let list = "INSERT INTO noetl.execution (execution_id, catalog_id, status, tenant_id)
                 SELECT unnest($1::bigint[]), 0, 'PENDING', 'globex'";
     sqlx::query(list).bind(&ids).execute(&mut shard).await.unwrap();

@@ -69,7 +69,7 @@ pub struct Limits {
     pub live_connections: usize,
     /// Bytes of the document and the variables of a subscription. Default 32 KiB.
     pub subscription_bytes: usize,
-    /// Estimated memory of all running subscriptions, in bytes: 4 KiB each, and eight times the bytes of their documents and
+    /// Estimated memory of all running subscriptions, in bytes: 4 KiB each, and ten times the bytes of their documents and
     /// variables. Default 128 MiB.
     pub live_bytes: usize,
     /// Requests in flight: HTTP requests, and queries and mutations on WebSockets, from admission until there is a

@@ -17,7 +17,7 @@ use super::reply::Reply;
 /// Estimated memory of a subscription in bytes, without its document and variables.
 const LIVE_BYTES: usize = 4 << 10;
 /// Bytes of memory for each byte of a subscription's document and variables.
-const LIVE_FACTOR: usize = 8;
+const LIVE_FACTOR: usize = 10;
 
 /// Name under which a caller's resources are counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -329,12 +329,12 @@ mod tests {
 
     #[test]
     fn a_subscription_takes_memory_in_place_of_the_slot_of_its_request() {
-        let usage = ResourceUsage::new(&Limits { live_bytes: 2 * (4096 + 8 * 100), ..Limits::default() });
+        let usage = ResourceUsage::new(&Limits { live_bytes: 2 * (4096 + 10 * 100), ..Limits::default() });
         let slot = || RequestSlot::take(&usage, &subject("a")).unwrap_or_else(|_| panic!("a slot is free"));
         for (kind, expected) in [
             (OperationType::Query, [1, 0, 0, 0]),
             (OperationType::Mutation, [1, 0, 0, 0]),
-            (OperationType::Subscription, [0, 0, 0, 4896]),
+            (OperationType::Subscription, [0, 0, 0, 5096]),
         ] {
             let taken = slot().until_end(kind, 100).unwrap_or_else(|_| panic!("{kind} is refused"));
             let replies = taken.with(futures::stream::pending().boxed());
