@@ -30,8 +30,8 @@ struct Bounds {
 }
 
 /// Returns the routes with the limits of the API: a request has a deadline, its body a size and a time to arrive, and the
-/// requests in flight are limited, in total and for each address. Paths in `free` are always served; their work must not wait for
-/// anything.
+/// requests in flight are limited, in total and for each address. Paths in `free` are always served; their work must not
+/// wait for anything.
 pub fn limited(routes: Router, limits: &Limits, free: &'static [&'static str]) -> Router {
     let limits = Limits { requests: (limits.requests / PART).max(2), body_bytes: BODY_BYTES, ..*limits };
     let bounds = Bounds { limits, usage: ResourceUsage::of_other_routes(&limits), free };

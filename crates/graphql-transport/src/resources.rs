@@ -188,8 +188,8 @@ impl RequestSlot {
         self.bytes.grow(bytes)
     }
 
-    /// Returns what an operation whose replies are streamed takes until its end: this slot, or the memory of a subscription
-    /// whose document and variables have `text_bytes`.
+    /// Returns the resources that an operation whose replies are streamed keeps until its end: this slot, or the memory of a
+    /// subscription whose document and variables have `text_bytes`.
     pub(super) fn until_end(self, kind: OperationType, text_bytes: usize) -> Result<Taken, Resource> {
         if kind != OperationType::Subscription {
             return Ok(Taken { _slot: Some(self), _memory: None });
@@ -200,8 +200,8 @@ impl RequestSlot {
     }
 
     /// Frees the slot and returns the bytes of a response's text. They count as buffered until they have been sent, so a
-    /// client that does not read keeps no slot. With
-    /// `never_refuse`, for an operation that may have had an effect, the response is never refused.
+    /// client that does not read keeps no slot. With `never_refuse`, for an operation that may have had an effect, the
+    /// response is never refused.
     pub(super) fn send(mut self, text: String, never_refuse: bool) -> Result<Bytes, Resource> {
         if never_refuse {
             self.bytes.grow_beyond(text.len());
@@ -212,7 +212,7 @@ impl RequestSlot {
     }
 }
 
-/// What an operation takes until its end.
+/// Resources that an operation keeps until its end.
 pub(super) struct Taken {
     _slot: Option<RequestSlot>,
     _memory: Option<ResourceGuard>,

@@ -103,7 +103,7 @@ pub struct Created {
     pub start_time: DateTime<Utc>,
 }
 
-/// Time for which nobody else can have begun the log of an id, with half a minute for a slow statement.
+/// Age of an id up to which no other writer can have begun its log. The other half of [`BEGINS_AFTER`] is for slow statements.
 const NEW_FOR: Duration = Duration::from_secs(BEGINS_AFTER.as_secs() / 2);
 
 /// Result of the creation of several executions.
@@ -119,8 +119,8 @@ pub struct Creations {
 /// execution that exists with the same started event, or the same dedup key, is skipped. The ids must be distinct.
 ///
 /// One statement creates the executions with new ids; `now_ms` is the caller's time in milliseconds since
-/// 2024-01-01T00:00:00Z. The others, which finish the claims of crashed servers for example,
-/// are created under the locks of their logs, unless the log has events of another tenant.
+/// 2024-01-01T00:00:00Z. The others, which finish the claims of crashed servers for example, are created under the locks
+/// of their logs, unless the log has events of another tenant.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.create", skip_all,
     fields(database = %shard.name(), count = creations.len(),

@@ -115,7 +115,7 @@ pub async fn other_columns(shard: &Database) -> Result<OtherColumns, StorageErro
     Ok(OtherColumns { names: columns.names.into_iter().collect(), update: columns.update, compare: columns.compare })
 }
 
-/// Who inserts events.
+/// Writer of events, with its permissions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Writer {
     /// Tenants whose logs it may write to.
