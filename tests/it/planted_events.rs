@@ -26,8 +26,9 @@ const PROJECT: &str = "mutation($events: [EventInput!]!) { projectEvents(input: 
 const DOCUMENTS: &str = "mutation($events: [JSON!]!) { projectEventDocuments(input: { events: $events }) {
     projected rejected { userErrors { code message } } } }";
 const RESERVE: &str = "mutation { reserveEventIds(input: { count: 1 }) { eventIds } }";
-/// Number of ids that a server makes in a millisecond, and of a millisecond's ids that are planted.
+/// Distance between the ids of one millisecond and those of the next.
 const IDS_OF_MS: i64 = 1 << 22;
+/// Number of ids of a millisecond under which something is placed. A server gives the first ids of a millisecond first.
 const PLANTED: i64 = 2;
 
 /// A server with a worker of each of two tenants, an importer, and an administrator.
