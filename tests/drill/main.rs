@@ -1,5 +1,6 @@
 //! Scale drill: a whole deployment on loopback is upgraded and rolled back, and loses one of each of its parts, under the
-//! load of whole messages. At the end each message ran once, each reader got each event once, and nothing is left over.
+//! load of whole messages. It runs twice: first workers read the rows from the stream of the relay, then they claim them
+//! over the API. At the end each message ran once, each reader got each event once, and nothing is left over.
 //! `make drill` runs it. The report goes to docs/drill.md and docs/drill/timeline.svg.
 //!
 //! `NOETL_PREVIOUS_BIN` names the program of the previous version, with which the deployment begins; `scripts/drill`
@@ -15,7 +16,7 @@ mod report;
 mod samples;
 mod site;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -25,7 +26,7 @@ use noetl_testkit::recorder::Recorder;
 use noetl_testkit::traffic::{Size, Traffic};
 use noetl_testkit::{eventually, sleep_in_scenario};
 
-use self::report::{Outcome, Report};
+use self::report::{Outcome, Programs, Report};
 use self::samples::Samples;
 use self::site::{DATABASES, REPLICAS, Site};
 
@@ -33,8 +34,8 @@ const RECORDERS: u64 = 3;
 const SIZE: Size = Size { sources: 8, workers: 4, in_flight: 200 };
 /// Time that a lost part stays away.
 const AWAY: Duration = Duration::from_secs(4);
-/// Time limit of the whole drill.
-const LIMIT: Duration = Duration::from_mins(15);
+/// Time limit of both drills.
+const LIMIT: Duration = Duration::from_mins(30);
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name)
@@ -44,14 +45,25 @@ fn setting(name: &str, default: u64) -> u64 {
 #[tokio::main(worker_threads = 2)]
 async fn main() {
     let previous = std::env::var_os("NOETL_PREVIOUS_BIN").expect("NOETL_PREVIOUS_BIN names the previous program");
-    let drill = Box::pin(drill(previous.into()));
-    assert!(tokio::time::timeout(LIMIT, drill).await.is_ok(), "the drill did not end within {LIMIT:?}");
+    let previous = PathBuf::from(previous);
+    let drills = Box::pin(async {
+        let relayed = drill(&previous, true, |_, _, outcome| outcome).await;
+        drill(&previous, false, |samples, programs, outcome| {
+            Report { outcome, relayed, programs, samples }.write();
+        })
+        .await;
+    });
+    assert!(tokio::time::timeout(LIMIT, drills).await.is_ok(), "the drills did not end within {LIMIT:?}");
 }
 
-async fn drill(previous: PathBuf) {
+/// Runs all steps, checks the promises, and returns what `report` makes of the result.
+async fn drill<T>(previous: &Path, relay: bool, report: impl FnOnce(&Samples<'_>, Programs, Outcome) -> T) -> T {
     let seed = setting("NOETL_DRILL_SEED", 16);
-    let mut site = Site::start(previous).await;
-    let traffic = Traffic::new(site.replica(0), &site.addresses, seed, SIZE).await;
+    let mut site = Site::start(previous.to_owned(), relay).await;
+    let mut traffic = Traffic::new(site.replica(0), &site.addresses, seed, SIZE).await;
+    if relay {
+        traffic = traffic.through_relay(site.brokers.urls());
+    }
     let mut recorders = Vec::new();
     for index in 0..RECORDERS {
         recorders.push(Recorder::open(&site.addresses, seeded(seed, 1 + index)).await);
@@ -76,6 +88,7 @@ async fn drill(previous: PathBuf) {
     }
     assert_eq!(site.databases().epochs().await, [1; DATABASES], "a new epoch began although no event was lost");
     let outcome = Outcome {
+        seconds: samples.seconds(),
         messages: executions.len(),
         events: committed.len(),
         readers: RECORDERS,
@@ -83,7 +96,7 @@ async fn drill(previous: PathBuf) {
     };
     let programs = site.programs().await;
     site.stop().await;
-    Report { outcome, programs, samples: &samples }.write();
+    report(&samples, programs, outcome)
 }
 
 async fn run_steps(site: &mut Site, traffic: &Traffic, samples: &Samples<'_>) {

@@ -15,8 +15,13 @@ const LEFT: f64 = 56.0;
 const ROW: f64 = 18.0;
 const PANEL: f64 = 150.0;
 
+/// Names of programs and their versions.
+pub type Programs = Vec<(&'static str, String)>;
+
 /// Results of the final checks.
 pub struct Outcome {
+    /// Length of the drill, in seconds.
+    pub seconds: f64,
     pub messages: usize,
     pub events: usize,
     pub readers: u64,
@@ -25,7 +30,9 @@ pub struct Outcome {
 
 pub struct Report<'a> {
     pub outcome: Outcome,
-    pub programs: Vec<(&'static str, String)>,
+    /// Outcome of the drill whose workers read the stream of the relay.
+    pub relayed: Outcome,
+    pub programs: Programs,
     pub samples: &'a Samples<'a>,
 }
 
@@ -40,8 +47,8 @@ impl Report<'_> {
     }
 
     fn page(&self) -> String {
-        let Outcome { messages, events, readers, repeated } = &self.outcome;
-        let seconds = self.samples.samples().last().map_or(0.0, |sample| sample.at);
+        let Outcome { seconds, messages, events, readers, repeated } = &self.outcome;
+        let Outcome { seconds: relay_seconds, messages: relay_messages, events: relay_events, .. } = &self.relayed;
         let mut page = format!(
             "# Scale drill\n\n\
              `make drill` writes this page; it is not edited by hand. The drill runs a whole deployment on one machine: 3 PostgreSQL\n\
@@ -56,6 +63,8 @@ impl Report<'_> {
              - Nothing was left over: no open claim, no unsettled outbox row, no unpublished event, no execution that the list\n\
              \x20 does not show as completed. Each feed is still in its first epoch.\n\
              - Every replica that was asked to stop ended successfully.\n\n\
+             The same holds with the relay on, whose messages workers read from the stream `noetl_executions`: {relay_messages}\n\
+             messages with {relay_events} events in {relay_seconds:.0} seconds, with the same steps. The rest of this page is of the drill with claims.\n\n\
              ![Rate of completed messages, lag of a reader, and the steps](drill/timeline.svg)\n\n\
              The lag is the age of the oldest completed message of which a reader lacks an event; this reader reconnects\n\
              after at most 300 events.\n\n\

@@ -79,6 +79,11 @@ impl<'a> Samples<'a> {
         self.steps.lock().unwrap().push(Step { name: name.to_owned(), from, to });
     }
 
+    /// Returns the length of the drill, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.samples.lock().unwrap().last().map_or(0.0, |sample| sample.at)
+    }
+
     pub fn steps(&self) -> Vec<Step> {
         self.steps.lock().unwrap().clone()
     }

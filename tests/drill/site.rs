@@ -27,6 +27,8 @@ pub struct Site {
     ports: Vec<u16>,
     balancer: Option<Child>,
     previous: PathBuf,
+    /// Whether the replicas relay the outbox rows; else workers claim them.
+    relay: bool,
     /// Changes of the schema that the new version made.
     changes: Vec<String>,
     folder: TempDir,
@@ -34,7 +36,7 @@ pub struct Site {
 
 impl Site {
     /// Starts all parts. Schema and replicas are of the previous version.
-    pub async fn start(previous: PathBuf) -> Self {
+    pub async fn start(previous: PathBuf, relay: bool) -> Self {
         let mut databases = Vec::new();
         for index in 0..DATABASES {
             let mut names = vec![format!("shard_{index}")];
@@ -48,8 +50,9 @@ impl Site {
         addresses.lock().unwrap().push(format!("http://127.0.0.1:{}", ports[0]));
         let (brokers, replicas) = (BrokerCluster::start(), (0..REPLICAS).map(|_| None).collect());
         let folder = tempfile::tempdir().unwrap();
+        let (balancer, changes) = (None, Vec::new());
         let mut site =
-            Self { brokers, addresses, databases, replicas, ports, balancer: None, previous, changes: vec![], folder };
+            Self { brokers, addresses, databases, replicas, ports, balancer, previous, relay, changes, folder };
         site.migrate_with(false).await;
         for index in 0..REPLICAS {
             site.replicas[index] = Some(site.spawn(index, false).await);
@@ -87,7 +90,9 @@ impl Site {
         command.env("NOETL_POOL_SIZE", "8").env("NOETL_SHUTDOWN_DELAY_SECS", "4");
         // All clients have the address of the load balancer.
         command.env("NOETL_CALLER_SHARE_PERCENT", "100").env("NOETL_LOG", "error");
-        command.envs(SETTINGS);
+        if !self.relay {
+            command.envs(SETTINGS);
+        }
         command
     }
 

@@ -1,11 +1,12 @@
-//! Whole messages: a source executes a playbook with a dedup key, a worker claims the outbox row of the execution,
-//! reports the events of its steps, and settles the row. All clients use only the API, repeat a request until the
+//! Whole messages: a source executes a playbook with a dedup key, a worker claims the outbox row of the execution, or
+//! reads it from the stream of the relay, reports the events of its steps, and settles the row. All clients use only the API, repeat a request until the
 //! server has carried it out, and vanish at random in the middle of one.
 //!
 //! [`Traffic::check`] compares the databases with what the clients were told: each message ran exactly once.
 
 mod check;
 mod client;
+mod listener;
 mod source;
 mod worker;
 
@@ -42,7 +43,7 @@ pub struct Size {
     pub in_flight: usize,
 }
 
-/// Settings of the replicas: workers claim the rows, so the built-in relay is off.
+/// Settings of the replicas if workers claim the rows: the built-in relay is off.
 pub const SETTINGS: [(&str, &str); 1] = [outbox::NO_RELAY];
 
 /// Messages of one source subscription, and what their clients know.
@@ -50,6 +51,8 @@ pub struct Traffic {
     addresses: Addresses,
     seed: u64,
     size: Size,
+    /// Brokers from which the workers read the rows. Without them, they claim the rows over the API.
+    brokers: Vec<String>,
     /// Id of the source subscription, the parent of the executions.
     subscription: String,
     stopped: AtomicBool,
@@ -81,6 +84,7 @@ impl Traffic {
             addresses: addresses.clone(),
             seed,
             size,
+            brokers: Vec::new(),
             subscription: id.to_owned(),
             stopped: AtomicBool::new(false),
             sending: AtomicBool::new(false),
@@ -92,6 +96,12 @@ impl Traffic {
             completions: Mutex::default(),
             repeated: Mutex::default(),
         }
+    }
+
+    /// Lets the workers read the rows that the relay publishes to these brokers.
+    #[must_use]
+    pub fn through_relay(self, brokers: Vec<String>) -> Self {
+        Self { brokers, ..self }
     }
 
     /// Sends messages and works on them until [`Self::stop`] is called and all messages are completed.
@@ -121,8 +131,14 @@ impl Traffic {
             sources.await;
             self.sending.store(false, Ordering::Relaxed);
         };
-        let workers =
-            (0..self.size.workers).map(|index| worker::work(self, index, self.client(run, self.size.sources + index)));
+        let workers = (0..self.size.workers).map(async |index| {
+            let client = self.client(run, self.size.sources + index);
+            if self.brokers.is_empty() {
+                worker::work(self, index, client).await;
+            } else {
+                listener::work(self, client).await;
+            }
+        });
         tokio::join!(sources, join_all(workers));
     }
 

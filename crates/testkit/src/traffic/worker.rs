@@ -29,9 +29,9 @@ const REPORTS: [&[&str]; 4] = [
     &["playbook.completed"],
 ];
 /// Length of a lease, in seconds. It is short, so that the rows of a worker that vanished are soon claimed again.
-const LEASE: u64 = 3;
+pub(super) const LEASE: u64 = 3;
 /// Interval at which an idle worker claims again.
-const IDLE: Duration = Duration::from_millis(50);
+pub(super) const IDLE: Duration = Duration::from_millis(50);
 
 /// Number of events of an execution that ran once.
 pub const EVENTS: usize = 8;
@@ -63,8 +63,11 @@ pub(super) async fn work(traffic: &Traffic, number: u64, mut client: Client<'_>)
         }
         busy = Instant::now();
         let clients = claims.iter().map(|_| client.branch()).collect::<Vec<_>>();
-        let done = join_all(claims.iter().zip(clients).map(|(claim, client)| run(traffic, claim, client))).await;
-        let done: Vec<Value> = done.into_iter().flatten().collect();
+        let done = join_all(claims.iter().zip(clients).map(async |(claim, client)| {
+            let number = |field: &str| claim[field].as_str().unwrap().parse().unwrap();
+            run(traffic, number("executionId"), number("eventId"), client).await.then(|| reference(claim))
+        }));
+        let done: Vec<Value> = done.await.into_iter().flatten().collect();
         // A worker that vanishes here leaves rows whose work is done; another one claims them when the lease expires.
         if !done.is_empty() && !client.once_in(50) {
             settle(&mut client, &done).await;
@@ -72,10 +75,9 @@ pub(super) async fn work(traffic: &Traffic, number: u64, mut client: Client<'_>)
     }
 }
 
-/// Runs one execution. Returns the reference that settles the claim, or `None` if the worker vanished before the end.
-async fn run(traffic: &Traffic, claim: &Value, mut client: Client<'_>) -> Option<Value> {
-    let number = |field: &str| claim[field].as_str().unwrap().parse::<i64>().unwrap();
-    let (execution, mut event) = (number("executionId"), number("eventId"));
+/// Runs one execution after its first event. Returns whether it ended; else the worker vanished before.
+pub(super) async fn run(traffic: &Traffic, execution: i64, first: i64, mut client: Client<'_>) -> bool {
+    let mut event = first;
     for types in REPORTS {
         let mut events = Vec::new();
         for of_type in types {
@@ -85,12 +87,12 @@ async fn run(traffic: &Traffic, claim: &Value, mut client: Client<'_>) -> Option
         let variables = json!({ "events": events });
         if client.once_in(200) {
             client.send_and_vanish(PROJECT, &variables).await;
-            return None;
+            return false;
         }
         client.until_done(PROJECT, &variables).await;
     }
     traffic.note_finished(execution);
-    Some(reference(claim))
+    true
 }
 
 fn reported(execution: i64, event: i64, of_type: &str) -> Value {
