@@ -9,7 +9,7 @@ use super::error::AppError;
 use crate::config::{ConnectionSettings, TlsSettings};
 use graphql_transport::Limits;
 use graphql_transport::listener::{CertificateFiles, Listener, Tls};
-use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE};
+use noetl_domain::page::{DEFAULT_COUNT, DEFAULT_PAGE, MAX_COUNT, MAX_PAGE};
 use noetl_runtime::supervisor::{ShutdownTimeouts, Supervisor};
 use noetl_use_cases::outbox::MAX_ROWS;
 
@@ -49,6 +49,8 @@ pub fn document_limits() -> Limits {
         default_page: DEFAULT_PAGE.into(),
         largest_page: MAX_PAGE.into(),
         largest_limit: MAX_ROWS as u64,
+        default_count: DEFAULT_COUNT.into(),
+        largest_count: MAX_COUNT.into(),
         ..Limits::default()
     }
 }

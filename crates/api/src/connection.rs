@@ -6,7 +6,7 @@ use super::errors::field_error;
 use super::scalars::to_graphql_int;
 use noetl_domain::cursor::{CursorKind, decode, encode};
 use noetl_domain::list_position::{CursorPosition, ListPosition};
-use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE, PageRequest, Total};
+use noetl_domain::page::{DEFAULT_COUNT, DEFAULT_PAGE, MAX_COUNT, MAX_PAGE, PageRequest, Total};
 use noetl_use_cases::error::{Rejection, ServiceError};
 
 /// Position of a page in its list.
@@ -21,11 +21,6 @@ pub struct PageInfo {
     /// Cursor of the last item; null if the page is empty.
     pub end_cursor: Option<String>,
 }
-
-/// Limit of a count if the caller sets none.
-const DEFAULT_COUNT: i32 = 10_000;
-/// Highest limit of a count.
-const MAX_COUNT: i32 = 100_000;
 
 /// Number of items of a list, counted up to a limit.
 #[derive(Debug, Clone, SimpleObject)]
@@ -48,11 +43,14 @@ pub async fn total_count(
     list: &impl Countable,
     up_to: Option<i32>,
 ) -> async_graphql::Result<TotalCount> {
-    let limit = up_to.unwrap_or(DEFAULT_COUNT);
-    if !(1..=MAX_COUNT).contains(&limit) {
-        let message = format!("upTo must be 1 to {MAX_COUNT}, not {limit}");
-        return Err(field_error(Rejection::invalid("upTo", message)));
-    }
+    let limit = match up_to.map(|limit| u32::try_from(limit).ok().filter(|limit| (1..=MAX_COUNT).contains(limit))) {
+        None => DEFAULT_COUNT,
+        Some(Some(limit)) => limit,
+        Some(None) => {
+            let message = format!("upTo must be 1 to {MAX_COUNT}, not {}", up_to.unwrap_or_default());
+            return Err(field_error(Rejection::invalid("upTo", message)));
+        }
+    };
     let Total { value, capped } = list.total(ctx, limit.into()).await.map_err(field_error)?;
     Ok(TotalCount { value: to_graphql_int(value), capped })
 }

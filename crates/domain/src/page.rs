@@ -4,6 +4,10 @@
 pub const MAX_PAGE: u32 = 100;
 /// Number of items in a page if the caller sets none.
 pub const DEFAULT_PAGE: u32 = 25;
+/// Maximum number up to which the items of a list are counted.
+pub const MAX_COUNT: u32 = 100_000;
+/// Number up to which they are counted if the caller sets none.
+pub const DEFAULT_COUNT: u32 = 10_000;
 
 /// Request for a page: the first or the last items strictly between two keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -59,6 +59,10 @@ pub struct Limits {
     pub largest_page: u64,
     /// Largest `limit` that the estimated cost takes into account, as `largest_page`. Default 100,000.
     pub largest_limit: u64,
+    /// Number of items that is assumed for a `totalCount` without `upTo`; not a maximum. Default 10,000.
+    pub default_count: u64,
+    /// Largest `upTo` of a `totalCount` that the estimated cost takes into account, as `largest_page`. Default 100,000.
+    pub largest_count: u64,
     /// Bytes of a response, or of one item of a subscription. Default 32 MiB.
     pub response_bytes: usize,
     /// Time for which a query or mutation may run. Default 15 s.
@@ -135,6 +139,8 @@ impl Default for Limits {
             default_page: 20,
             largest_page: 100_000,
             largest_limit: 100_000,
+            default_count: 10_000,
+            largest_count: 100_000,
             response_bytes: 32 << 20,
             deadline: Duration::from_secs(15),
             connections: 20_000,

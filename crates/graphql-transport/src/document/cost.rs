@@ -9,7 +9,7 @@
 //! multiplied by `first` or `last`, or by an assumed page size if both are absent. A field without `nodes` or `edges`
 //! that takes `first`, `last` or `limit`, directly or in an input object, counts as a list of that length. A length
 //! beyond the largest that the resolvers accept counts as the largest, because the resolver refuses it. Lists of the
-//! introspection schema count as ten elements.
+//! introspection schema count as ten elements. A field `totalCount` costs one more for each 100 items up to which it counts.
 //!
 //! The bytes of the arguments' values (`argument_bytes`) are multiplied in the same way.
 
@@ -30,6 +30,8 @@ const INTROSPECTION_LISTS: [&str; 8] =
     ["types", "directives", "fields", "args", "inputFields", "enumValues", "interfaces", "possibleTypes"];
 /// Assumed length of a list of the introspection schema.
 const INTROSPECTION_LIST_SIZE: u64 = 10;
+/// Items that cost as much to count as one value costs to return.
+const COUNTED_OF_VALUE: u64 = 100;
 
 /// Refuses a document beyond the limits on depth, nesting, fields, aliases, cost and bytes of arguments.
 pub(super) fn check(
@@ -197,12 +199,13 @@ impl<'a> CostEstimator<'a> {
             if leaf { Weight::default() } else { nested(self.selections(&field.selection_set, level + 1, within)?) };
         let paged = !introspection && matches!(name, "nodes" | "edges");
         let times = self.times(field, inner.cost, introspection);
+        let own = 1 + self.lengths.of_count(field) / COUNTED_OF_VALUE;
         Ok(Weight {
             fields: inner.fields.saturating_add(1),
             aliases: inner.aliases.saturating_add(field.alias.is_some().into()),
             depth: inner.depth + 1,
             nesting: inner.nesting,
-            cost: Amount::of_field(paged, 1, times.of(inner.cost)),
+            cost: Amount::of_field(paged, own, times.of(inner.cost)),
             bytes: Amount::of_field(paged, self.argument_bytes.of(&field.arguments), times.of(inner.bytes)),
         })
     }
@@ -287,6 +290,19 @@ mod tests {
         assert_eq!(cost("{ list(last: 3) { ...f } } fragment f on T { edges { node { a } } }", none()), 1 + 3 * 3);
         assert_eq!(cost("mutation { claim(input: { limit: 10 }) { claims { id } } }", none()), 1 + 10 * 2);
         assert_eq!(cost("{ list(first: -7) { a } }", none()), 2);
+    }
+
+    #[test]
+    fn a_count_costs_what_it_reads() {
+        let none = || json!({});
+        assert_eq!(cost("{ list(first: 5) { totalCount { value } } }", none()), 1 + 102);
+        assert_eq!(cost("{ list { totalCount(upTo: 300) { value } } }", none()), 1 + 5);
+        assert_eq!(cost("{ list { totalCount(upTo: 2000000) { value } } }", none()), 1 + 1_002);
+        assert_eq!(cost("query ($n: Int) { list { totalCount(upTo: $n) { value } } }", json!({ "n": 500 })), 1 + 7);
+        let nested = "{ list(first: 500) { nodes { runs { totalCount { value } } } } }";
+        assert_eq!(cost(nested, none()), 1 + 500 * (1 + 1 + 102));
+        let refused = refusal("{ list(first: 1000) { nodes { runs { totalCount { value } } } } }", none());
+        assert_eq!(refused.code(), "LIMIT_EXCEEDED");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reads the length of a field's list from its arguments.
+//! Reads the length of a field's list, or the number up to which it counts, from its arguments.
 
 use apollo_compiler::ast::{Field, Value, VariableDefinition};
 use apollo_compiler::{Name, Node};
@@ -8,6 +8,9 @@ use crate::limits::Limits;
 
 /// Arguments with the length of a list.
 const SIZES: [&str; 3] = ["first", "last", "limit"];
+
+/// Field that counts the items of a list.
+const COUNT: &str = "totalCount";
 
 /// Lengths of lists in the arguments of one operation's fields.
 pub(super) struct ListLengths<'a> {
@@ -32,6 +35,24 @@ impl ListLengths<'_> {
             }
         });
         sizes.max()
+    }
+
+    /// Returns the number up to which a field counts items; 0 for a field that counts nothing.
+    pub(super) fn of_count(&self, field: &Field) -> u64 {
+        if field.name != COUNT {
+            return 0;
+        }
+        let given =
+            field.arguments.iter().find(|argument| argument.name == "upTo").and_then(|argument| {
+                match &*argument.value {
+                    Value::Variable(name) => match self.variable(name)? {
+                        Sized::Number(number) => Some(number),
+                        Sized::Object(_) => None,
+                    },
+                    value => constant(value),
+                }
+            });
+        given.unwrap_or(self.limits.default_count).min(self.limits.largest_count)
     }
 
     /// Returns the largest length that an argument counts; `None` if it is not the length of a list.
