@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use noetl_graphql::commands::{Cli, run};
+use noetl_graphql::telemetry;
+use tracing::Level;
 
 /// A request allocates thousands of small values. jemalloc needs less CPU for them than the allocator of the C library
 /// (docs/benchmarks.md), and gives free memory back to the system.
@@ -13,10 +15,10 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
+    match Box::pin(run(Cli::parse())).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("noetl-graphql: {failure}");
+            eprintln!("{}", telemetry::line(Level::ERROR, &format!("noetl-graphql: {failure}")));
             failure.exit_code()
         }
     }

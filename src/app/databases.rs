@@ -11,6 +11,7 @@ use crate::tasks::partitions;
 use noetl_domain::shard::{ShardIndex, ShardMap};
 use noetl_runtime::clock;
 use noetl_storage::error::DatabaseName;
+use noetl_storage::login::Login;
 use noetl_storage::migrate::{self, Step};
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::shard_map::{self, Identity};
@@ -18,12 +19,16 @@ use noetl_storage::shard_map::{self, Identity};
 /// Creates the databases' pools without connecting. The cluster database may also be the first shard; the two then
 /// share a pool.
 pub(super) fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database>, Vec<Arc<Database>>) {
-    let cluster = Arc::new(Database::new(DatabaseName::Cluster, settings.cluster.clone(), pool_size));
+    let database = |name, options: &PgConnectOptions| {
+        let login = Login::new(options.clone(), settings.password_file.clone());
+        Arc::new(Database::with_login(name, &login, pool_size))
+    };
+    let cluster = database(DatabaseName::Cluster, &settings.cluster);
     let shard = |(options, index): (&PgConnectOptions, ShardIndex)| {
         if index == 0 && is_same_address(options, &settings.cluster) {
             return Arc::clone(&cluster);
         }
-        Arc::new(Database::new(DatabaseName::Shard(index), options.clone(), pool_size))
+        database(DatabaseName::Shard(index), options)
     };
     let shards: Vec<_> = settings.shards.iter().zip(0..).map(shard).collect();
     let shards = if shards.is_empty() { vec![Arc::clone(&cluster)] } else { shards };

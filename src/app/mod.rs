@@ -8,7 +8,6 @@ mod databases;
 mod error;
 mod growth;
 mod listener;
-pub mod metrics;
 mod moves;
 
 use std::net::SocketAddr;
@@ -35,8 +34,9 @@ use crate::web::{assets, sign_in};
 use callers::Callers;
 use databases::connect;
 use graphql_transport::listener::Listener;
-use graphql_transport::{Edge, Limits, Metric, Sites, TypeSystem, limited, router, trace};
+use graphql_transport::{Edge, Limits, Sites, TypeSystem, limited, router, trace};
 use noetl_api::context::{Replica, Services, TransportLimits};
+use noetl_api::errors::FAULT_CODES;
 use noetl_api::outcome_hint::outcome_hint;
 use noetl_api::scalars::{DATE_TIME, JSON};
 use noetl_api::schema::{self, ControlPlane};
@@ -168,7 +168,9 @@ impl App {
         let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
         let housekeeping = housekeeping(config, databases, &ids, &catalog, &wake_ups);
         let services = services(&housekeeping, &ids, &wake_ups, hub, replica);
-        metrics::METRICS.iter().for_each(Metric::describe);
+        let databases = &housekeeping.databases;
+        let names = databases.distinct().map(|database| database.name().to_string()).collect();
+        crate::telemetry::metrics::begin(names, (0..databases.shards().len()).map(|shard| shard.to_string()).collect());
         let mut supervisor = Supervisor::default();
         background::start_upkeep(&mut supervisor, &ids, &housekeeping);
         background::start_metrics_upkeep(&mut supervisor, metrics.clone());
@@ -296,7 +298,7 @@ fn edge(config: &Config, services: &Services) -> Result<Edge<ControlPlane>, AppE
     let sites = Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };
     let slow_operation = config.telemetry.slow_operation;
     let trusted = config.trusted.clone();
-    Ok(Edge { sites, trusted, slow_operation, outcome_hint, ..edge })
+    Ok(Edge { sites, trusted, slow_operation, outcome_hint, fault_codes: FAULT_CODES, ..edge })
 }
 
 fn routes(edge: Edge<ControlPlane>, probes: Router, sign_in: Option<Arc<SignIn>>) -> Router {
@@ -312,13 +314,20 @@ fn probes(services: &Housekeeping, draining: CancellationToken, stalls: Stalls, 
         let is_down = |database: &&Arc<Database>| database.health().down.is_some();
         let down = databases.distinct().filter(is_down).map(|database| database.name().to_string());
         let stalled = stalls.lines();
-        let ready = !draining.is_cancelled() && databases.cluster().health().down.is_none() && stalled.is_empty();
+        // All replicas are equal before a full disk, and reads still work.
+        let usable = databases.cluster().health().down.is_none_or(|down| down.allows_reads());
+        let ready = !draining.is_cancelled() && usable && stalled.is_empty();
         Readiness { ready, down: down.chain(stalled).collect() }
     };
     let (outbox, subscriptions) = (services.outbox.clone(), services.subscriptions.clone());
+    let process = metrics_process::Collector::default();
+    process.describe();
     Probes {
         readiness: Arc::new(readiness),
-        metrics: Arc::new(move || metrics.render()),
+        metrics: Arc::new(move || {
+            process.collect();
+            metrics.render()
+        }),
         outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
         subscriptions: Arc::new(move || subscription_backlog(subscriptions.clone()).boxed()),
     }

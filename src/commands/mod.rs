@@ -1,6 +1,8 @@
 //! The commands of the command line. A command that does more than call the application has its own file.
 
+mod admin;
 mod check;
+mod client;
 mod demo;
 mod dev;
 mod documents;
@@ -16,12 +18,14 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::Level;
 
 use crate::VERSION;
 use crate::app::{self, App, AppError};
 use crate::config::{Config, ConfigError, RequiredSettings, Sources};
-use crate::telemetry::{self, Telemetry, TelemetryError};
+use crate::telemetry::{self, LogFilter, Telemetry, TelemetryError};
+use client::ClientError;
 use noetl_api::schema;
 use noetl_local::LocalError;
 use noetl_runtime::causes::WithCauses;
@@ -86,6 +90,12 @@ enum Command {
     /// Create manifests of trusted documents.
     #[command(subcommand)]
     Documents(documents::Documents),
+    /// List, show and cancel executions, on a running server.
+    Executions(admin::Executions),
+    /// List, retry and discard outbox entries, on a running server.
+    Outbox(admin::Outbox),
+    /// List source subscriptions and change their states, on a running server.
+    Subscriptions(admin::Subscriptions),
     /// Take messages from a source and run an execution for each, on a running server.
     Demo(demo::Options),
 }
@@ -108,6 +118,9 @@ pub enum Failure {
     /// The demo stopped with an error.
     #[error(transparent)]
     Demo(#[from] demo::DemoError),
+    /// A request to a running server failed.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// No token was created.
     #[error(transparent)]
     Token(#[from] token::TokenError),
@@ -164,7 +177,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Dev(options) => dev::run(options).await,
         Command::Serve => {
             let (sources, telemetry) = start_logging()?;
-            let outcome = serve(&sources.check(RequiredSettings::Servers)?, telemetry.metrics.clone()).await;
+            let outcome = serve(&sources.check(RequiredSettings::Servers)?, &telemetry).await;
             telemetry.finish().await;
             outcome
         }
@@ -192,6 +205,9 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
             output::print(&format!("the settings are valid\n{}", unknown.collect::<String>()))
         }
         Command::Token(command) => Ok(token::run(command)?),
+        Command::Executions(command) => command.run().await,
+        Command::Outbox(command) => command.run().await,
+        Command::Subscriptions(command) => command.run().await,
         Command::Demo(options) => Ok(demo::run(options).await?),
         Command::Documents(command) => Ok(documents::run(command)?),
         Command::Reference { page } => output::print(&reference::page(page)),
@@ -211,14 +227,33 @@ fn start_logging() -> Result<(Sources, Telemetry), Failure> {
     Ok((sources, telemetry))
 }
 
-async fn serve(config: &Config, metrics: PrometheusHandle) -> Result<(), Failure> {
-    let mut signals = Signals::listen()?;
+async fn serve(config: &Config, telemetry: &Telemetry) -> Result<(), Failure> {
+    let (mut signals, hangups) = (Signals::listen()?, signal(SignalKind::hangup())?);
+    let metrics = telemetry.metrics.clone();
     let start = async { Ok::<_, AppError>((App::start(config, metrics).await?, app::bind(config).await?)) };
     let (app, listener) = match signals.interrupt(start).await {
         Ok(started) => started?,
         Err(Interrupted) => return Ok(()),
     };
     let port = listener.local_addr().map_or(config.server.port, |address| address.port());
-    println!("listening on {}://{}", config.connections.scheme(), std::net::SocketAddr::new(config.server.host, port));
-    Ok(app.serve(listener, signals, std::future::pending::<EndedEarly>()).await?)
+    let address = std::net::SocketAddr::new(config.server.host, port);
+    let text = format!("listening on {}://{address}", config.connections.scheme());
+    println!("{}", telemetry::line(Level::INFO, &text));
+    Ok(app.serve(listener, signals, reload(hangups, telemetry.filter.clone())).await?)
+}
+
+/// Reads the filter of the log again after each SIGHUP. The files of tokens, certificates and passwords need no signal.
+async fn reload(mut hangups: Signal, filter: LogFilter) -> EndedEarly {
+    while hangups.recv().await.is_some() {
+        let replaced = Sources::read().map_err(Failure::from).and_then(|sources| {
+            let text = sources.log().filter;
+            filter.set(&text)?;
+            Ok(text)
+        });
+        match replaced {
+            Ok(text) => tracing::info!(filter = text, "read the filter of the log again"),
+            Err(error) => tracing::error!(error = %WithCauses(&error), "the filter of the log stays as it was"),
+        }
+    }
+    std::future::pending().await
 }

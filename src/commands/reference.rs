@@ -6,9 +6,9 @@ use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
 use clap::ValueEnum;
 
-use crate::app::metrics::METRICS;
 use crate::config;
-use graphql_transport::{Metric, MetricType, listener};
+use crate::telemetry::metrics;
+use graphql_transport::{Metric, MetricType};
 use noetl_api::errors::FIELD_ERROR_CODES;
 use noetl_api::schema;
 use noetl_use_cases::error::RejectionCode;
@@ -93,15 +93,16 @@ fn metrics() -> String {
     let mut page = "# Metrics
 
 This page is generated from the code: run `make schema` after a change. `/metrics` serves these metrics in Prometheus'
-text format. A histogram is served as a summary with quantiles.
+text format. It also has the `process_…` metrics of Prometheus' client libraries. Counters without a label,
+and those by shard or database, begin with 0 when the server starts; others appear at their first use.
 
 | name | type | labels | description |
 |---|---|---|---|
 "
     .to_owned();
-    let mut all: Vec<Metric> = METRICS.into_iter().chain(graphql_transport::METRICS).chain(listener::METRICS).collect();
+    let mut all: Vec<Metric> = metrics::all().collect();
     all.sort_by_key(|metric| metric.name);
-    for Metric { name, metric_type, labels, description } in all {
+    for Metric { name, metric_type, labels, description, .. } in all {
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
         let metric_type = match metric_type {
             MetricType::Counter => "counter",

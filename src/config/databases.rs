@@ -1,6 +1,8 @@
 //! Addresses of the databases.
 
+use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use sqlx::postgres::PgConnectOptions;
 
@@ -8,12 +10,17 @@ use super::reader::Reader;
 use super::{Definition, database_tls};
 use noetl_domain::shard::BUCKETS;
 
-pub(super) const SETTINGS: [Definition; 3] = [
+pub(super) const SETTINGS: [Definition; 4] = [
     Definition::text("NOETL_CLUSTER_DSN", "none", "URL of the cluster database"),
     Definition::text(
         "NOETL_SHARDS",
         "none",
         "URLs of the shard databases, separated by commas; the first may be the cluster database; empty: the cluster database is the only shard. [Growth](growth.md) says how to add one",
+    ),
+    Definition::text(
+        "NOETL_DB_PASSWORD_FILE",
+        "none",
+        "file with the password of the databases' role, for URLs without one. It is read for each connection, so the password can [change](../deploy.md#change-the-password-of-the-databases) while the server runs",
     ),
     Definition::value(
         "NOETL_POOL_SIZE",
@@ -28,6 +35,8 @@ pub struct DatabaseSettings {
     pub cluster: PgConnectOptions,
     /// Options of the shards by index; empty: the cluster database is the only shard.
     pub shards: Vec<PgConnectOptions>,
+    /// File with the password of the role, if one is configured.
+    pub password_file: Option<Arc<Path>>,
     /// Connections per pool.
     pub pool_size: u32,
 }
@@ -46,7 +55,8 @@ pub(super) fn read(read: &mut Reader<'_>, needed: bool) -> Option<DatabaseSettin
     }
     let shards = listed.iter().filter_map(|text| dsn(read, "NOETL_SHARDS", text)).collect();
     let pool_size = read.within("NOETL_POOL_SIZE", 16, 2, 500);
-    Some(DatabaseSettings { cluster: cluster?, shards, pool_size })
+    let password_file = read.sources.text("NOETL_DB_PASSWORD_FILE").map(|path| Arc::from(Path::new(path)));
+    Some(DatabaseSettings { cluster: cluster?, shards, password_file, pool_size })
 }
 
 /// Parses a DSN. A problem does not repeat its text, which may contain a password.

@@ -3,7 +3,11 @@
 use super::{Definition, Sources};
 
 pub(super) const SETTINGS: [Definition; 2] = [
-    Definition::text("NOETL_LOG", "`info,sqlx=warn,async_nats=warn`", "log filter such as `info,noetl=debug`"),
+    Definition::text(
+        "NOETL_LOG",
+        "`info,sqlx=warn,async_nats=warn`",
+        "log filter such as `info,noetl=debug`. SIGHUP reads it again from the file of `NOETL_CONFIG`",
+    ),
     Definition::text("NOETL_LOG_FORMAT", "text", "`text`, or `json` for an object on each line"),
 ];
 

@@ -227,11 +227,11 @@ impl Housekeeping {
     }
 
     async fn finish_dedup_claims(&self) -> Result<String, HousekeepingError> {
-        Ok(format!("finished {} abandoned", self.executions.sweep().await?))
+        Ok(self.executions.sweep().await?.to_string())
     }
 
     async fn finish_registrations(&self) -> Result<String, HousekeepingError> {
-        Ok(format!("finished {} abandoned", self.subscriptions.sweep().await?))
+        Ok(self.subscriptions.sweep().await?.to_string())
     }
 
     async fn purge_dedup_claims(&self) -> Result<String, HousekeepingError> {

@@ -38,9 +38,10 @@ fn report_connections(database: &Database) {
 /// Probes until `stop`.
 pub async fn run(database: Arc<Database>, stop: CancellationToken) {
     while stop.run_until_cancelled(database.probe()).await.is_some() {
-        let period = if database.health().down.is_some() { WHILE_DOWN } else { WHILE_UP };
-        let shard = database.name().to_string();
-        metrics::gauge!("noetl_database_up", "database" => shard).set(f64::from(u8::from(period == WHILE_UP)));
+        let is_up = database.health().down.is_none();
+        let period = if is_up { WHILE_UP } else { WHILE_DOWN };
+        let name = database.name().to_string();
+        metrics::gauge!("noetl_database_up", "database" => name).set(f64::from(u8::from(is_up)));
         tokio::select! {
             () = stop.cancelled() => return,
             () = database.suspected() => {}

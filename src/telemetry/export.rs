@@ -137,7 +137,12 @@ impl SpanExporter for OnRuntime {
             export.as_mut().poll(context)
         });
         let abandoned = || Err(OTelSdkError::AlreadyShutdown);
-        self.abandoned.run_until_cancelled(sent).await.unwrap_or_else(abandoned)
+        let outcome = self.abandoned.run_until_cancelled(sent).await.unwrap_or_else(abandoned);
+        if let Err(error) = &outcome {
+            metrics::counter!("noetl_trace_exports_failed_total").increment(1);
+            tracing::warn!(%error, "spans could not be sent to the collector of NOETL_OTLP_ENDPOINT");
+        }
+        outcome
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {

@@ -1,10 +1,11 @@
 //! Every metric of the server, except those of the transport. docs/metrics.md lists both.
 
-use graphql_transport::Metric;
+use graphql_transport::{Metric, listener};
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 79] = [
+pub const METRICS: [Metric; 82] = [
     Metric::gauge("noetl_broker_up", &[], "Whether the connection to the broker is up: 1 or 0"),
+    Metric::gauge("noetl_build_info", &["version"], "1, with the version of the program"),
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
     Metric::counter("noetl_catalog_named_total", &[], "Catalog entries of NoETL's server whose names were read"),
     Metric::counter(
@@ -185,7 +186,12 @@ pub const METRICS: [Metric; 79] = [
     Metric::counter("noetl_stream_replays_total", &[], "Replays from the stream"),
     Metric::gauge("noetl_stream_replays_waiting", &[], "Replays that wait for stored messages"),
     Metric::counter("noetl_stream_taken_events_total", &[], "Events that readers took from the hub's ring"),
-    Metric::histogram("noetl_tailer_batch_events", &["shard"], "Number of events in a published batch"),
+    Metric::histogram(
+        "noetl_tailer_batch_events",
+        &["shard"],
+        "Number of events in a published batch",
+        &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 2_000.0, 5_000.0],
+    ),
     Metric::counter(
         "noetl_tailer_foreign_messages_total",
         &["shard"],
@@ -223,4 +229,30 @@ pub const METRICS: [Metric; 79] = [
     ),
     Metric::counter("noetl_tailer_takeovers_total", &["shard"], "Times that this replica became the leader of a shard"),
     Metric::gauge("noetl_token_file_problems", &[], "Invalid lines of the token file, or 1 if it can't be read"),
+    Metric::counter(
+        "noetl_trace_exports_failed_total",
+        &[],
+        "Batches of spans that could not be sent to the collector of traces",
+    ),
+    Metric::counter(
+        "noetl_user_errors_total",
+        &["mutation", "code"],
+        "User errors of mutations and of their items, by mutation and code",
+    ),
 ];
+
+/// Returns the metrics of the process: those of the server, of the transport and of the listener.
+pub fn all() -> impl Iterator<Item = Metric> {
+    METRICS.into_iter().chain(graphql_transport::METRICS).chain(listener::METRICS)
+}
+
+/// Describes all metrics to the recorder, and starts the counters. `databases` are the names of the databases, and
+/// `shards` those of the shards.
+pub fn begin(databases: Vec<String>, shards: Vec<String>) {
+    let values = [("database", databases), ("shard", shards)];
+    for metric in all() {
+        metric.describe();
+        metric.begin(&values);
+    }
+    ::metrics::gauge!("noetl_build_info", "version" => crate::VERSION).set(1);
+}

@@ -43,7 +43,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     // The version of the program is in the root.
-    ("telemetry", &["config", "noetl_graphql"]),
+    ("telemetry", &["config", "graphql_transport", "noetl_graphql", "noetl_runtime"]),
     ("noetl_runtime", &["noetl_domain"]),
     ("noetl_use_cases", &["noetl_domain", "noetl_runtime::coalesce", "noetl_storage"]),
     ("noetl_service", &["noetl_domain", "noetl_runtime", "noetl_storage", "noetl_use_cases"]),
@@ -110,7 +110,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         ],
     ),
     // Variables without a value, which only the transport knows.
-    ("graphql_transport", &["noetl_api::guards", "noetl_api::scalars"]),
+    ("graphql_transport", &["noetl_api::audit", "noetl_api::guards", "noetl_api::scalars"]),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
     ("noetl_storage::tail", &["noetl_api::server::event_stream", "noetl_api::server::feed_status"]),
     ("noetl_storage::transactions", &["noetl_api::server::event_stream", "noetl_api::server::feed_status"]),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use noetl_api::errors::FIELD_ERROR_CODES;
-use noetl_graphql::app::metrics::METRICS;
+use noetl_graphql::telemetry::metrics::METRICS;
 use noetl_testkit::binary;
 use noetl_testkit::sources::sources;
 use noetl_use_cases::error::RejectionCode;

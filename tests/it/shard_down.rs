@@ -22,14 +22,14 @@ use tokio::net::TcpListener;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// A deployment of two shards. One of its databases is on a PostgreSQL server of its own.
-struct Setup {
-    deployment: Deployment,
-    own: Postgres,
+pub(super) struct Setup {
+    pub(super) deployment: Deployment,
+    pub(super) own: Postgres,
     _folder: tempfile::TempDir,
 }
 
 /// Creates a deployment with shard 1 on a server of its own.
-async fn with_own_shard() -> Setup {
+pub(super) async fn with_own_shard() -> Setup {
     with_own_shard_set(&[NOT_DURABLE]).await
 }
 
@@ -52,7 +52,7 @@ async fn with_own_cluster() -> Setup {
 }
 
 /// Returns a subscription for each shard, by shard.
-async fn subscriptions(server: &Server) -> [String; 2] {
+pub(super) async fn subscriptions(server: &Server) -> [String; 2] {
     let mut found = [None, None];
     for n in 0.. {
         let path = format!("inbox/{n}");

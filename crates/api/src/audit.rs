@@ -1,5 +1,6 @@
 //! The audit log: one line of the target `audit` for each mutation, with the caller, the field, the ids in its input
-//! and its result, and its outcome.
+//! and its result, and its outcome. User errors are also counted, and those that are faults of the server are noted for
+//! the metrics of operations.
 //!
 //! The outcome is `DONE`, or the code of the rejection or the fault. If a mutation is abandoned, because its deadline
 //! has passed or its client has disconnected, the outcome is `UNKNOWN`: it may or may not be carried out.
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use async_graphql::{Context, Result, Value};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use graphql_transport::FaultSignal;
 
 use super::access::principal;
 use super::errors::UserError;
@@ -24,6 +26,11 @@ const MAX_CHARACTERS: usize = 200;
 pub(super) trait AuditedPayload {
     /// Returns the reasons the request was refused.
     fn user_errors(&self) -> &[UserError];
+
+    /// Returns the errors of single items of the request.
+    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
+        std::iter::empty()
+    }
 
     /// Returns the ids of the objects that the mutation created or found.
     fn ids(&self) -> Vec<String> {
@@ -40,7 +47,8 @@ pub(super) fn audited<'a, T: AuditedPayload + Send + 'a>(
     let line = AuditLine::begin(ctx, targets);
     // Boxed, because the future of a mutation is large.
     let work = work.boxed();
-    async move { line?.end(work.await) }.boxed()
+    let faults = ctx.data_opt::<FaultSignal>();
+    async move { line?.end(work.await, faults) }.boxed()
 }
 
 /// A line of the audit log. It is written when it is dropped, so no mutation ends without a line.
@@ -65,9 +73,10 @@ impl AuditLine {
         Ok(line)
     }
 
-    fn end<T: AuditedPayload>(mut self, result: Result<T>) -> Result<T> {
+    fn end<T: AuditedPayload>(mut self, result: Result<T>, faults: Option<&FaultSignal>) -> Result<T> {
         match &result {
             Ok(payload) => {
+                payload.user_errors().iter().chain(payload.item_errors()).for_each(|error| self.count(error, faults));
                 self.list(payload.ids());
                 let refused = payload.user_errors().first().map(|error| error.code.name());
                 refused.unwrap_or("DONE").clone_into(&mut self.outcome);
@@ -78,6 +87,16 @@ impl AuditLine {
             }
         }
         result
+    }
+
+    fn count(&self, error: &UserError, faults: Option<&FaultSignal>) {
+        let labels = [("mutation", self.operation.clone()), ("code", error.code.name().to_owned())];
+        metrics::counter!("noetl_user_errors_total", &labels).increment(1);
+        if error.code.is_fault()
+            && let Some(faults) = faults
+        {
+            faults.note();
+        }
     }
 
     fn list(&mut self, ids: impl IntoIterator<Item = impl Display>) {

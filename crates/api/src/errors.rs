@@ -138,6 +138,9 @@ fn too_slow(database: DatabaseName) -> String {
     format!("{database} did not answer in time; try again, or ask for less")
 }
 
+/// Codes of `errors[]` that are faults of the server, beside `TIMEOUT` and `INTERNAL`.
+pub const FAULT_CODES: &[&str] = &["SHARD_UNAVAILABLE", "STREAM_UNAVAILABLE"];
+
 /// Code of an entry of `errors[]`, for docs/errors.md. Entries can also have the codes of [`RejectionCode`].
 #[derive(Debug, Clone, Copy)]
 pub struct FieldErrorCode {

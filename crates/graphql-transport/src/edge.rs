@@ -12,7 +12,7 @@ use super::document::TypeSystem;
 use super::engine::{Engine, compose};
 use super::limits::Limits;
 use super::metric::Metric;
-use super::observe::{self, OpenConnection};
+use super::observe::{self, OpenConnection, OperationMetrics};
 use super::outcome::OutcomeHint;
 use super::rejection::RequestRejection;
 use super::request_id::RequestId;
@@ -35,6 +35,8 @@ pub struct Edge<E> {
     pub prepare: Prepare,
     /// Returns the sentence that tells how to find out the outcome of a mutation that reached its deadline.
     pub outcome_hint: OutcomeHint,
+    /// Codes of errors that are faults of the server, beside `TIMEOUT` and `INTERNAL`.
+    pub fault_codes: &'static [&'static str],
     /// Time after which a query or mutation is logged as slow; zero turns the log off.
     pub slow_operation: Duration,
     /// Admits callers; `None` admits every caller.
@@ -59,6 +61,7 @@ impl<E: Executor> Edge<E> {
             limits: Limits::default(),
             prepare: Arc::new(|request| request),
             outcome_hint: |_| None,
+            fault_codes: &[],
             slow_operation: Duration::ZERO,
             admit: None,
             trusted: Trusted::default(),
@@ -92,7 +95,7 @@ impl<E: Executor> TransportState<E> {
                 request_id: RequestId::fresh(),
                 permits: Permits::ALL,
                 trusted: edge.trusted,
-                metrics: Arc::default(),
+                metrics: Arc::new(OperationMetrics::new(edge.fault_codes)),
             },
             admit: edge.admit,
             usage: ResourceUsage::new(&edge.limits),

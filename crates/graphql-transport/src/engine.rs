@@ -80,8 +80,9 @@ impl<E: Executor> Engine<E> {
         let mut observed = observed.log_slow(self.slow, &mut operation, &self.request_id);
         let of_mutation = operation.kind == OperationType::Mutation;
         let hints = of_mutation.then(|| outcome_hints(&mut operation.request, self.outcome_hint));
+        let signal = observed.signal();
         let run = async {
-            let request = (self.prepare)(operation.request);
+            let request = (self.prepare)(operation.request.data(signal));
             self.executor.execute(request).await
         };
         let caught = AssertUnwindSafe(run).catch_unwind();

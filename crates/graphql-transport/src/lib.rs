@@ -56,7 +56,7 @@ pub use document::{CheckedScalar, InvalidSchema, TypeSystem};
 pub use edge::Edge;
 pub use limits::Limits;
 pub use metric::{Metric, MetricType};
-pub use observe::METRICS;
+pub use observe::{FaultSignal, METRICS};
 pub use operation_error::{Limit, OperationError, RuleViolation};
 pub use outcome::OutcomeHint;
 pub use router::router;

@@ -1,11 +1,12 @@
 //! Metrics of operations, and the log of slow operations.
 //!
-//! The outcome of an operation is one of ok, error (of a resolver), refused (by the executor), timeout, internal,
-//! cancelled.
+//! The outcome of an operation is one of ok, error (of a resolver), failed (a fault of the server that a resolver reports),
+//! refused (by the executor), timeout, internal, cancelled.
 //!
 //! A slow query or mutation is logged with the SHA-256 of its document. Its variables are not logged, because they may
 //! contain sensitive data.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,7 @@ pub const METRICS: [Metric; 9] = [
         "graphql_operation_duration_seconds",
         &["transport", "operation"],
         "Duration of operations, by transport and operation",
+        &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0],
     ),
     Metric::gauge(
         "graphql_operations_active",
@@ -58,6 +60,7 @@ pub const METRICS: [Metric; 9] = [
 enum Outcome {
     Ok,
     Error,
+    Failed,
     Refused,
     Timeout,
     Internal,
@@ -65,12 +68,13 @@ enum Outcome {
 }
 
 impl Outcome {
-    const COUNT: usize = 6;
+    const COUNT: usize = 7;
 
     fn label(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Error => "error",
+            Self::Failed => "failed",
             Self::Refused => "refused",
             Self::Timeout => "timeout",
             Self::Internal => "internal",
@@ -79,15 +83,19 @@ impl Outcome {
     }
 }
 
-impl From<&Reply> for Outcome {
-    fn from(reply: &Reply) -> Self {
-        match reply.code() {
-            None => Self::Ok,
-            Some("TIMEOUT") => Self::Timeout,
-            Some("INTERNAL") => Self::Internal,
-            Some(_) if reply.executed() => Self::Error,
-            Some(_) => Self::Refused,
-        }
+/// Tells the metrics that an operation failed by a fault of the server, although its response may have no `errors`: the
+/// payload of a mutation names it. The transport attaches a signal to each request.
+#[derive(Debug, Clone, Default)]
+pub struct FaultSignal(Arc<AtomicBool>);
+
+impl FaultSignal {
+    /// Notes a fault.
+    pub fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn noted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -95,6 +103,8 @@ impl From<&Reply> for Outcome {
 /// name and labels costs more than the update.
 #[derive(Default)]
 pub(super) struct OperationMetrics {
+    /// See [`fault_codes`](super::Edge::fault_codes).
+    fault_codes: &'static [&'static str],
     by_kind: [[OnceLock<KindMetrics>; 3]; Transport::COUNT],
 }
 
@@ -108,6 +118,22 @@ struct KindMetrics {
 }
 
 impl OperationMetrics {
+    pub(super) fn new(fault_codes: &'static [&'static str]) -> Self {
+        Self { fault_codes, ..Self::default() }
+    }
+
+    fn outcome(&self, reply: &Reply, signal: &FaultSignal) -> Outcome {
+        match reply.code() {
+            None if signal.noted() => Outcome::Failed,
+            None => Outcome::Ok,
+            Some("TIMEOUT") => Outcome::Timeout,
+            Some("INTERNAL") => Outcome::Internal,
+            Some(code) if self.fault_codes.contains(&code) => Outcome::Failed,
+            Some(_) if reply.executed() => Outcome::Error,
+            Some(_) => Outcome::Refused,
+        }
+    }
+
     fn of(&self, transport: Transport, kind: OperationType) -> &KindMetrics {
         self.by_kind[transport as usize][kind as usize].get_or_init(|| {
             let (transport, operation) = (transport.label(), kind_label(kind));
@@ -144,6 +170,7 @@ pub(super) struct Observed {
     transport: Transport,
     kind: OperationType,
     started: Instant,
+    signal: FaultSignal,
     outcome: Outcome,
     /// Absent if slow operations are not logged.
     slow: Option<SlowLog>,
@@ -160,8 +187,13 @@ struct SlowLog {
 impl Observed {
     pub(super) fn start(metrics: &Arc<OperationMetrics>, transport: Transport, kind: OperationType) -> Self {
         metrics.of(transport, kind).active.increment(1);
-        let metrics = Arc::clone(metrics);
-        Self { metrics, transport, kind, started: Instant::now(), outcome: Outcome::Cancelled, slow: None }
+        let (metrics, signal) = (Arc::clone(metrics), FaultSignal::default());
+        Self { metrics, transport, kind, started: Instant::now(), signal, outcome: Outcome::Cancelled, slow: None }
+    }
+
+    /// Returns the signal for the operation's request.
+    pub(super) fn signal(&self) -> FaultSignal {
+        self.signal.clone()
     }
 
     /// Logs the operation at its end if it took at least `least`. Zero turns this off.
@@ -176,7 +208,7 @@ impl Observed {
 
     /// Records the outcome of a reply. The last reply of a subscription determines its outcome.
     pub(super) fn settle(&mut self, reply: &Reply) {
-        self.outcome = reply.into();
+        self.outcome = self.metrics.outcome(reply, &self.signal);
     }
 
     /// Records the end of a stream.

@@ -16,5 +16,6 @@ pub mod read_model;
 pub mod retention;
 mod shards;
 pub mod subscriptions;
+pub mod sweep;
 mod tenancy;
 mod trace;

@@ -4,9 +4,10 @@
 //! connection.
 
 use chrono::{DateTime, Utc};
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::postgres::PgConnection;
 use tokio::sync::Mutex;
 
+use super::login::Login;
 use super::session_settings;
 
 /// Time between two checks of a backend whether its client still exists.
@@ -50,14 +51,14 @@ impl Backend {
 /// Canceller of one database's statements.
 #[derive(Debug)]
 pub(super) struct Canceller {
-    options: PgConnectOptions,
+    login: Login,
     connection: Mutex<Option<PgConnection>>,
 }
 
 impl Canceller {
     /// Creates a canceller that connects on its first use.
-    pub(super) fn new(options: PgConnectOptions) -> Self {
-        Self { options, connection: Mutex::default() }
+    pub(super) fn new(login: Login) -> Self {
+        Self { login, connection: Mutex::default() }
     }
 
     /// Cancels the statement that runs on a backend's connection. The signal is sent when this returns; an idle backend
@@ -71,7 +72,7 @@ impl Canceller {
             *kept = Some(connection);
             return Ok(());
         }
-        let mut connection = session_settings::open(&self.options).await?;
+        let mut connection = session_settings::open(&self.login).await?;
         backend.cancel(&mut connection).await?;
         *kept = Some(connection);
         Ok(())

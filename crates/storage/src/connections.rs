@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::postgres::PgConnection;
 use sqlx::{Connection as _, Executor};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::budget::Budget;
 use super::cancel::{Backend, Canceller};
 use super::error::DatabaseName;
+use super::login::Login;
 use super::session_settings;
 
 /// Maximum time that a user waits for a connection.
@@ -54,7 +55,7 @@ pub(super) struct Pool(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     database: DatabaseName,
-    options: PgConnectOptions,
+    login: Login,
     /// Maximum number of connections.
     size: u32,
     places: Arc<Semaphore>,
@@ -133,11 +134,11 @@ impl Drop for Counted {
 
 impl Pool {
     /// Creates a pool of at most `size` connections to a database, which are opened on demand.
-    pub(super) fn new(database: DatabaseName, options: PgConnectOptions, size: u32) -> Self {
+    pub(super) fn new(database: DatabaseName, login: Login, size: u32) -> Self {
         Self(Arc::new(Shared {
             database,
-            canceller: Canceller::new(options.clone()),
-            options,
+            canceller: Canceller::new(login.clone()),
+            login,
             size,
             places: Arc::new(Semaphore::new(size as usize)),
             shares: Mutex::default(),
@@ -303,7 +304,7 @@ impl Shared {
     }
 
     async fn connect(&self, counted: Counted) -> sqlx::Result<Open> {
-        let mut raw = session_settings::open(&self.options).await?;
+        let mut raw = session_settings::open(&self.login).await?;
         let backend = Backend::of(&mut raw).await?;
         let now = Instant::now();
         let planning = Planning::ForValues;

@@ -11,6 +11,12 @@ use noetl_domain::shard::ShardIndex;
 /// SQLSTATE of a statement that writes in a read-only session.
 pub(super) const READ_ONLY: &str = "25006";
 
+/// SQLSTATE of a login with a wrong password.
+pub(super) const WRONG_PASSWORD: &str = "28P01";
+
+/// SQLSTATE of a write for which the disk has no space.
+pub(super) const DISK_FULL: &str = "53100";
+
 /// Maximum number of combinations of a path and a status that a list of executions with a path prefix searches in one
 /// shard. A prefix with more of them is refused. `execution_along` has the same number.
 pub const MAX_PATH_KINDS: u32 = 4000;
@@ -82,13 +88,12 @@ pub enum StorageError {
     #[error(transparent)]
     LimitExceeded(Exceeded),
     /// The database refused the statement: a defect here or in its schema.
-    #[error("{database} refused a statement")]
+    #[error("{database} refused a statement: {}", text(cause))]
     Refused {
         /// The database.
         database: DatabaseName,
-        /// The driver's error.
-        #[source]
-        source: sqlx::Error,
+        /// The driver's error, which the message contains.
+        cause: sqlx::Error,
     },
 }
 
@@ -102,13 +107,13 @@ impl StorageError {
         } else if has_code(&source, TOO_MANY_PATHS) {
             Self::TooManyPaths
         } else if is_timeout(&source) {
-            Self::TimedOut { database, reason: source.to_string() }
+            Self::TimedOut { database, reason: text(&source) }
         } else if is_unavailability(&source) {
-            Self::Unavailable { database, reason: source.to_string() }
+            Self::Unavailable { database, reason: text(&source) }
         } else if is_unstorable(&source) {
             Self::Unstorable { database }
         } else {
-            Self::Refused { database, source }
+            Self::Refused { database, cause: source }
         }
     }
 
@@ -118,7 +123,7 @@ impl StorageError {
     pub fn refused_values(&self) -> Option<String> {
         match self {
             Self::Unstorable { .. } => Some("a value can't be stored".to_owned()),
-            Self::Refused { source, .. } => refused_values(source.as_database_error()?),
+            Self::Refused { cause, .. } => refused_values(cause.as_database_error()?),
             Self::Unavailable { .. }
             | Self::TimedOut { .. }
             | Self::BucketMoves { .. }
@@ -172,6 +177,16 @@ impl StorageError {
     }
 }
 
+/// Returns the text of a driver's error. That of a database has its SQLSTATE; the driver's own text has a line number of
+/// PostgreSQL's sources instead.
+pub(super) fn text(error: &sqlx::Error) -> String {
+    match error.as_database_error().map(|refusal| (refusal.message(), refusal.code())) {
+        Some((message, Some(code))) => format!("{message} (SQLSTATE {code})"),
+        Some((message, None)) => message.to_owned(),
+        None => error.to_string(),
+    }
+}
+
 /// SQLSTATE of `noetl.check_bucket_fence()` (`migrations/0040_bucket_moves.sql`).
 const FENCED: &str = "NB001";
 
@@ -179,7 +194,7 @@ const FENCED: &str = "NB001";
 const TOO_MANY_PATHS: &str = "NL001";
 
 /// Returns whether a database returned this SQLSTATE.
-fn has_code(error: &sqlx::Error, wanted: &str) -> bool {
+pub(super) fn has_code(error: &sqlx::Error, wanted: &str) -> bool {
     error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == wanted)
 }
 
@@ -237,7 +252,7 @@ fn is_unavailability(error: &sqlx::Error) -> bool {
 /// connections are not allowed (`ALLOW_CONNECTIONS false`), it does not exist, for example while it is restored, or it
 /// rejects the login.
 pub(super) fn is_refused_connection(code: &str) -> bool {
-    code.starts_with("57P") || ["55000", "3D000", "28000", "28P01"].contains(&code)
+    code.starts_with("57P") || ["55000", "3D000", "28000", WRONG_PASSWORD].contains(&code)
 }
 
 /// Returns whether the SQLSTATE means that the database is unavailable (PostgreSQL manual, appendix A): connection
@@ -246,5 +261,5 @@ pub(super) fn is_refused_connection(code: &str) -> bool {
 fn is_unavailable_state(code: &str) -> bool {
     code.starts_with("08")
         || is_refused_connection(code)
-        || ["53100", "53300", READ_ONLY, "25P03", "40P01", "40001"].contains(&code)
+        || [DISK_FULL, "53300", READ_ONLY, "25P03", "40P01", "40001"].contains(&code)
 }

@@ -147,7 +147,10 @@ pub async fn create(shard: &Database, creations: &[&Creation], now_ms: u64) -> R
             let ids: Vec<i64> = part.iter().map(|one| one.execution_id.get()).collect();
             let mut tx = shard.pool().begin().await?;
             log::lock_each(&mut *tx, &ids).await?;
-            let created = create_rows(&mut *tx, part, Ids::Locked).await?;
+            let foreign = with_events_of_others(&mut *tx, part).await?;
+            let free: Vec<&Creation> =
+                part.iter().copied().filter(|one| !foreign.contains(&one.execution_id.get())).collect();
+            let created = create_rows(&mut *tx, &free, Ids::Locked).await?;
             let existing = existing(&mut *tx, part).await?;
             tx.commit().await?;
             Ok((ids, created, existing))
@@ -199,10 +202,7 @@ async fn create_rows(
              SELECT execution_id, catalog_id, parent, 'PENDING', path, 'playbook_started', path, event_id, now(),
                     tenant_id, organization_id
              FROM input
-             WHERE CASE WHEN $12
-                   THEN NOT EXISTS (SELECT FROM noetl.event
-                                    WHERE event.execution_id = input.execution_id AND event.tenant_id <> input.tenant_id)
-                   ELSE execution_id >> 22 >= (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $13 END
+             WHERE $12 OR execution_id >> 22 >= (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $13
              ON CONFLICT (execution_id) DO NOTHING
              RETURNING execution_id, start_time
          ), started AS (
@@ -233,6 +233,24 @@ async fn create_rows(
         (EPOCH_UNIX_MS + u64::try_from(NEW_FOR.as_millis()).unwrap_or(u64::MAX)).cast_signed(),
     );
     statement.fetch_all(executor).await
+}
+
+/// Returns the ids of those executions whose logs have events of another tenant. This is a statement of its own, because one
+/// that names the table of events opens all its partitions.
+async fn with_events_of_others(
+    executor: impl Executor<'_, Database = Postgres>,
+    creations: &[&Creation],
+) -> sqlx::Result<Vec<i64>> {
+    let ids: Vec<i64> = creations.iter().map(|one| one.execution_id.get()).collect();
+    let tenants: Vec<&str> = creations.iter().map(|one| one.tenancy.tenant_id.as_str()).collect();
+    let found = sqlx::query_scalar!(
+        r#"SELECT execution_id AS "execution_id!" FROM unnest($1::bigint[], $2::text[]) AS given (execution_id, tenant_id)
+           WHERE EXISTS (SELECT FROM noetl.event
+                         WHERE event.execution_id = given.execution_id AND event.tenant_id <> given.tenant_id)"#,
+        &ids,
+        &tenants as &[&str],
+    );
+    found.fetch_all(executor).await
 }
 
 /// Returns which of these executions exist.

@@ -35,6 +35,7 @@ pub mod ingest_conflicts;
 mod listed_types;
 pub mod lock_wait;
 pub mod log;
+pub mod login;
 pub mod machines;
 mod metered;
 pub mod migrate;

@@ -19,7 +19,8 @@ use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 
 use super::connections::{Planned, Planning, Pool};
-use super::error::{DatabaseName, StorageError, is_refused_connection};
+use super::error::{DISK_FULL, DatabaseName, StorageError, has_code, is_refused_connection, text};
+use super::login::Login;
 use super::session_settings;
 use super::tail_row::CursorRow;
 use noetl_domain::ids::Id;
@@ -33,6 +34,8 @@ const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 /// Time after which the renewal of a lease fails. It is short, so that a renewal over a lost connection is repeated over
 /// another one before the lease expires.
 const RENEWAL_DEADLINE: Duration = Duration::from_secs(1);
+/// Time for which the disk of a database counts as full after it refused a write.
+const FULL_FOR: Duration = Duration::from_secs(15);
 /// Maximum number of rows for which a statement is planned only once.
 const FEW_ROWS: usize = 100;
 /// Connections for leases: one for the lease of the shard's tailer, one for that on the machine id.
@@ -45,9 +48,11 @@ pub struct Database {
     pool: Pool,
     /// See [`Self::leases`].
     leases: Pool,
-    options: PgConnectOptions,
-    /// Reason that the database is down; `None` while it is up or was not probed.
+    login: Login,
+    /// Reason that the database is down; `None` while it is up or was not probed. Never [`Down::Full`].
     down: RwLock<Option<Down>>,
+    /// Time of the last write for which the disk had no space.
+    full: RwLock<Option<Instant>>,
     latency_micros: AtomicU64,
     /// Number of probes that timed out since the last successful one.
     slow_probes: AtomicU64,
@@ -68,12 +73,15 @@ pub enum Down {
     /// It is read-only, such as a standby.
     #[error("the server is read-only")]
     ReadOnly,
+    /// Its disk is full, so it refuses writes. Reads work.
+    #[error("the disk is full")]
+    Full,
     /// It refuses connections or does not respond, for this reason, which is for the log and not for users.
     #[error("{0}")]
     Unreachable(String),
 }
 
-/// Health of a database according to its probes.
+/// Health of a database according to its probes and its refused writes.
 #[derive(Debug, Clone)]
 pub struct Health {
     /// Reason that the database is down; `None` if it is up.
@@ -82,13 +90,28 @@ pub struct Health {
     pub latency: Option<Duration>,
 }
 
+impl Down {
+    /// Returns whether reads still work.
+    #[must_use]
+    pub fn allows_reads(&self) -> bool {
+        *self == Self::Full
+    }
+}
+
 impl Database {
     /// Creates a database that connects on its first use, with a pool of at most `connections`.
     #[must_use]
     pub fn new(name: DatabaseName, options: PgConnectOptions, connections: u32) -> Self {
-        let options = options.application_name("noetl-graphql").options(session_settings::UNLIMITED);
-        let pool = Pool::new(name, options.clone().options(session_settings::POOLED), connections);
-        let leases = Pool::new(name, options.clone().options(session_settings::POOLED), LEASE_CONNECTIONS);
+        Self::with_login(name, &Login::new(options, None), connections)
+    }
+
+    /// Creates a database as [`Self::new`] does, whose password may be in a file.
+    #[must_use]
+    pub fn with_login(name: DatabaseName, login: &Login, connections: u32) -> Self {
+        let login = login.map(|options| options.application_name("noetl-graphql").options(session_settings::UNLIMITED));
+        let pooled = login.map(|options| options.options(session_settings::POOLED));
+        let pool = Pool::new(name, pooled.clone(), connections);
+        let leases = Pool::new(name, pooled, LEASE_CONNECTIONS);
         let half = || Semaphore::new((connections as usize / 2).max(1));
         let (holders, long) = (half(), half());
         let (latency_micros, slow_probes) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
@@ -97,8 +120,9 @@ impl Database {
             name,
             pool,
             leases,
-            options,
+            login,
             down,
+            full: RwLock::default(),
             latency_micros,
             slow_probes,
             suspected,
@@ -173,7 +197,7 @@ impl Database {
 
     /// Opens a separate connection, without the pool and its timeouts, for work that may take long.
     pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {
-        session_settings::open(&self.options).await
+        session_settings::open(&self.login).await
     }
 
     /// Opens a separate connection with these settings.
@@ -181,7 +205,7 @@ impl Database {
         &self,
         settings: impl IntoIterator<Item = (&str, &str)>,
     ) -> sqlx::Result<PgConnection> {
-        session_settings::open(&self.options.clone().options(settings)).await
+        session_settings::open(&self.login.map(|options| options.options(settings))).await
     }
 
     /// Opens a separate connection that runs `settings` and holds the advisory lock with this name until it is closed.
@@ -215,7 +239,7 @@ impl Database {
 
     /// Runs one operation under the deadline and classifies its error. Fails at once if the database is down.
     pub(super) async fn run<T>(&self, work: impl Future<Output = sqlx::Result<T>>) -> Result<T, StorageError> {
-        if let Some(reason) = self.health().down {
+        if let Some(reason) = self.down() {
             return Err(self.unavailable(reason.to_string()));
         }
         self.run_within(OPERATION_DEADLINE, work).await
@@ -270,6 +294,9 @@ impl Database {
 
     /// Classifies an error, and requests a probe if the database is unavailable.
     pub(super) fn failed(&self, error: sqlx::Error) -> StorageError {
+        if has_code(&error, DISK_FULL) {
+            *self.full.write().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
         let error = StorageError::classify(self.name, error);
         if let StorageError::Unavailable { reason, .. } = &error {
             tracing::warn!(database = %self.name, reason, "database unavailable");
@@ -291,10 +318,18 @@ impl Database {
         StorageError::Unavailable { database: self.name, reason }
     }
 
-    /// Returns the health according to the probes.
+    /// Returns the reason that all operations fail.
+    fn down(&self) -> Option<Down> {
+        self.down.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the health according to the probes and the refused writes. A disk counts as full for [`FULL_FOR`] after the
+    /// last write that it refused.
     #[must_use]
     pub fn health(&self) -> Health {
-        let down = self.down.read().map_or_else(|poisoned| poisoned.into_inner().clone(), |down| down.clone());
+        let full = *self.full.read().unwrap_or_else(PoisonError::into_inner);
+        let full = full.is_some_and(|at| at.elapsed() < FULL_FOR).then_some(Down::Full);
+        let down = self.down().or(full);
         let micros = self.latency_micros.load(Ordering::Relaxed);
         Health { down, latency: (micros != u64::MAX).then(|| Duration::from_micros(micros)) }
     }
@@ -311,8 +346,8 @@ impl Database {
                 response.read_only.then_some(Down::ReadOnly)
             }
             Ok(Err(error)) if is_refusal_of_a_running_server(&error) => None,
-            Ok(Err(error)) => Some(Down::Unreachable(error.to_string())),
-            Err(_) if self.slow_probes.fetch_add(1, Ordering::Relaxed) == 0 => self.health().down,
+            Ok(Err(error)) => Some(Down::Unreachable(text(&error))),
+            Err(_) if self.slow_probes.fetch_add(1, Ordering::Relaxed) == 0 => self.down(),
             Err(_) => Some(Down::Unreachable(format!("no response within {PROBE_DEADLINE:?}"))),
         };
         if outcome.is_some() {

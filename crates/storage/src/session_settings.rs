@@ -6,9 +6,14 @@
 //! and a connection that missed one is not used again.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use sqlx::Connection;
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::postgres::PgConnection;
+use tokio::time::sleep;
+
+use super::error::{WRONG_PASSWORD, has_code};
+use super::login::Login;
 
 /// Settings of every session. A session that is not pooled has no time limits of the database.
 pub(super) const UNLIMITED: [(&str, &str); 9] = [
@@ -48,9 +53,25 @@ pub(super) const POOLED: [(&str, &str); 7] = [
 const NEWER_LIMITS: &str = "SELECT set_config(name, '0', false) FROM (VALUES ('transaction_timeout'), ('idle_session_timeout')) AS newer (name)
     WHERE current_setting(name, true) <> '0'";
 
+/// Time for which a rejected password in a file is tried again, so that no request fails while the password is changed in
+/// PostgreSQL and then in the file.
+const PASSWORD_CHANGE: Duration = Duration::from_secs(3);
+/// Pause before a rejected password is tried again.
+const PASSWORD_PAUSE: Duration = Duration::from_millis(100);
+
 /// Opens a connection with the settings in its options.
-pub(super) async fn open(options: &PgConnectOptions) -> sqlx::Result<PgConnection> {
-    let mut connection = PgConnection::connect_with(options).await.map_err(lost)?;
+pub(super) async fn open(login: &Login) -> sqlx::Result<PgConnection> {
+    let begun = Instant::now();
+    let mut connection = loop {
+        match PgConnection::connect_with(&login.options().await?).await.map_err(lost) {
+            Err(error)
+                if login.can_change() && has_code(&error, WRONG_PASSWORD) && begun.elapsed() < PASSWORD_CHANGE =>
+            {
+                sleep(PASSWORD_PAUSE).await;
+            }
+            attempt => break attempt?,
+        }
+    };
     sqlx::raw_sql(NEWER_LIMITS).execute(&mut connection).await?;
     Ok(connection)
 }

@@ -196,17 +196,23 @@ async fn skip_moved(connection: &mut PgConnection) -> sqlx::Result<bool> {
 }
 
 /// Takes the lease for `seconds` if it has expired or `owner` holds it, and raises the fence. `Ok(None)`: another owner
-/// holds it. A lease that ends later than any replica could have set it was set before the clock stepped back, so it
+/// holds it, or released it less than `patience` seconds ago. A lease that ends later than any replica could have set it was set before the clock stepped back, so it
 /// counts as expired.
 #[tracing::instrument(level = "debug", name = "sql.tail.acquire", skip_all, fields(database = %shard.name()))]
-pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Option<TailCursor>, StorageError> {
+pub async fn acquire(
+    shard: &Database,
+    owner: &str,
+    seconds: f64,
+    patience: f64,
+) -> Result<Option<TailCursor>, StorageError> {
     let update = sqlx::query!(
         r#"UPDATE noetl.tail_cursor AS cursor
            SET fence = fence + 1, lease_owner = $1, lease_until = now() + make_interval(secs => $2), updated_at = now(),
                database_oid = coalesce(database_oid, here.oid)
            FROM pg_control_system() AS control,
                 (SELECT oid FROM pg_database WHERE datname = current_database()) AS here
-           WHERE lease_until < now() OR lease_until > now() + 2 * make_interval(secs => $2) OR lease_owner = $1
+           WHERE lease_until < now() AND cursor.updated_at <= now() - make_interval(secs => $3)
+              OR lease_until > now() + 2 * make_interval(secs => $2) OR lease_owner = $1
            RETURNING fence, origin::text AS "origin!", done::text AS "done!", target::text, batch, batch_id, feed_epoch,
                      last_sequence, stream_created, feed_id, overlap_from, discard_from, discard_to,
                      control.system_identifier AS "here!",
@@ -219,6 +225,7 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
                      here.oid AS "oid_here!""#,
         owner,
         seconds,
+        patience,
     );
     let Some(row) = shard.run(update.fetch_optional(shard.leases())).await? else {
         return Ok(None);
@@ -291,6 +298,21 @@ pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Resul
     );
     shard.run(update.execute(shard.leases())).await?;
     Ok(())
+}
+
+/// Stores the reason that the leader can't publish now. It keeps the lease. Has no effect if the fence was raised.
+#[tracing::instrument(level = "debug", name = "sql.tail.note_error", skip_all, fields(database = %shard.name(), fence))]
+pub async fn note_error(shard: &Database, fence: i64, error: &str) -> Result<(), StorageError> {
+    let update = sqlx::query!("UPDATE noetl.tail_cursor SET last_error = $2 WHERE fence = $1", fence, error);
+    shard.run(update.execute(shard.leases())).await?;
+    Ok(())
+}
+
+/// Returns whether the role sees the transactions of other roles. Without this right, [`status`] misses them.
+#[tracing::instrument(level = "debug", name = "sql.tail.sees_transactions", skip_all, fields(database = %shard.name()))]
+pub async fn sees_transactions(shard: &Database) -> Result<bool, StorageError> {
+    let right = sqlx::query_scalar!(r#"SELECT pg_has_role('pg_read_all_stats', 'USAGE') AS "sees!""#);
+    shard.run(right.fetch_one(shard.pool())).await
 }
 
 /// Removes the stored error, because its reason no longer exists. Has no effect if the fence was raised.
@@ -416,8 +438,11 @@ pub async fn status(shard: &Database) -> Result<Option<TailStatus>, StorageError
                   feed_epoch, last_error,
                   CASE WHEN progress_batch = batch AND target IS NOT NULL THEN progress_events END AS progress_events,
                   progress_event_id, progress_execution_id,
-                  (SELECT extract(epoch FROM now() - min(xact_start))::float8 FROM pg_stat_activity
-                   WHERE backend_xid IS NOT NULL AND datname = current_database()) AS oldest_open
+                  (SELECT extract(epoch FROM now() - min(since))::float8 FROM (
+                       SELECT xact_start FROM pg_stat_activity
+                       WHERE backend_xid IS NOT NULL AND datname = current_database()
+                       UNION ALL SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()
+                   ) AS open(since)) AS oldest_open
            FROM noetl.tail_cursor"#,
     );
     let Some(cursor) = shard.run(cursor.fetch_optional(shard.pool())).await? else {

@@ -26,35 +26,40 @@ pub struct Deployment {
     databases: Vec<TestDatabase>,
 }
 
+/// Returns the name of a database: the cluster database has the index 0, and shard i the index i + 1.
+fn database_name(deployment: &str, index: usize) -> String {
+    match index.checked_sub(1) {
+        None => format!("{deployment}_cluster"),
+        Some(shard) => format!("{deployment}_{shard}"),
+    }
+}
+
 impl Deployment {
     /// Creates migrated databases without rows, and starts a broker. With 0 shards, the cluster database is the only
-    /// shard.
+    /// shard. The databases are copies, so all deployments with the same number of shards have one identity.
     pub async fn start(shards: usize) -> Self {
-        let template = Self::migrated_template().await;
-        let deployment = Self::unmigrated_on(&shared_server(), shards, Some(&template)).await;
-        // Gives the deployment its identity and its map.
-        deployment.migrate().await;
-        deployment
+        let template = Self::migrated_template(shards).await;
+        Self::with_databases(&shared_server(), &vec![shared_server().as_str(); shards], Some(&template)).await
     }
 
-    /// Returns the name of a database on the shared server that has the tables of a shard and was never part of a
-    /// deployment. The first test that uses a build of the program creates it; the others copy it.
-    async fn migrated_template() -> String {
+    /// Returns the beginning of the names of databases on the shared server that are a deployment without rows. The first
+    /// test that uses a build of the program with this number of shards creates them; the others copy them.
+    async fn migrated_template(shards: usize) -> String {
         let program = binary().metadata().unwrap();
-        let template = format!("migrated_{}_{}_{}", program.size(), program.mtime(), program.mtime_nsec());
+        let template = format!("migrated_{}_{}_{}_{shards}", program.size(), program.mtime(), program.mtime_nsec());
         let server = shared_server();
         let mut admin = PgConnection::connect(&server).await.unwrap();
         // Held until the connection is closed.
         let lock = "SELECT pg_advisory_lock(hashtext('migrated template'))";
         sqlx::query(lock).execute(&mut admin).await.unwrap();
         let exists = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)";
-        if !sqlx::query_scalar::<_, bool>(exists).bind(&template).fetch_one(&mut admin).await.unwrap() {
-            let mut migrated = Self::unmigrated_on(&server, 1, None).await;
+        let last = database_name(&template, shards);
+        if !sqlx::query_scalar::<_, bool>(exists).bind(&last).fetch_one(&mut admin).await.unwrap() {
+            let mut migrated = Self::with_databases(&server, &vec![server.as_str(); shards], None).await;
             migrated.migrate().await;
-            let mut shard = migrated.shard(0).await;
-            sqlx::query("DELETE FROM noetl.database_identity").execute(&mut shard).await.unwrap();
-            shard.close().await.unwrap();
-            migrated.databases.pop().unwrap().keep_as(&template).await;
+            for (index, database) in std::mem::take(&mut migrated.databases).into_iter().enumerate() {
+                database.keep_as(&database_name(&template, index)).await;
+            }
         }
         admin.close().await.unwrap();
         template
@@ -62,7 +67,7 @@ impl Deployment {
 
     /// Creates the same deployment with empty databases, for tests that prepare the databases before the migration.
     pub async fn unmigrated(shards: usize) -> Self {
-        Self::unmigrated_on(&shared_server(), shards, None).await
+        Self::with_databases(&shared_server(), &vec![shared_server().as_str(); shards], None).await
     }
 
     /// Creates a deployment as [`Self::start`] does, with its databases on the given PostgreSQL server.
@@ -72,20 +77,18 @@ impl Deployment {
 
     /// Creates a deployment as [`Self::start`] does, with each database on a PostgreSQL server of its own.
     pub async fn on_servers(cluster: &str, shards: &[&str]) -> Self {
-        let deployment = Self::unmigrated_on_servers(cluster, shards, None).await;
+        let deployment = Self::with_databases(cluster, shards, None).await;
         deployment.migrate().await;
         deployment
     }
 
-    async fn unmigrated_on(server: &str, shards: usize, template: Option<&str>) -> Self {
-        Self::unmigrated_on_servers(server, &vec![server; shards], template).await
-    }
-
-    async fn unmigrated_on_servers(cluster: &str, shards: &[&str], template: Option<&str>) -> Self {
+    /// Creates the databases of a deployment, empty ones or copies of a template, and starts a broker.
+    async fn with_databases(cluster: &str, shards: &[&str], template: Option<&str>) -> Self {
         let name = format!("t{}", uuid::Uuid::new_v4().simple());
-        let mut databases = vec![TestDatabase::create(cluster, format!("{name}_cluster"), template).await];
-        for (shard, server) in shards.iter().enumerate() {
-            databases.push(TestDatabase::create(server, format!("{name}_{shard}"), template).await);
+        let mut databases = Vec::new();
+        for (index, server) in std::iter::once(&cluster).chain(shards).enumerate() {
+            let template = template.map(|template| database_name(template, index));
+            databases.push(TestDatabase::create(server, database_name(&name, index), template.as_deref()).await);
         }
         let mut dsns = databases.iter().map(TestDatabase::dsn);
         let cluster_dsn = dsns.next().unwrap();

@@ -38,9 +38,10 @@ impl Server {
         let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = tokio::time::timeout(WAIT_TIMEOUT, lines.next_line()).await.unwrap().unwrap();
+        // With NOETL_LOG_FORMAT=json, the text is in a JSON line.
         let url =
-            line.as_deref().and_then(|line| line.strip_prefix("listening on ")).expect("the server did not start");
-        let url = url.to_owned();
+            line.as_deref().and_then(|line| line.split("listening on ").nth(1)).expect("the server did not start");
+        let url = url.split('"').next().unwrap_or_default().to_owned();
         Self::when_ready(child, url).await
     }
 

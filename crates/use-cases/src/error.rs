@@ -77,6 +77,12 @@ impl RejectionCode {
         }
     }
 
+    /// Returns whether the error is a fault of the server or of a database, and not of the request.
+    #[must_use]
+    pub const fn is_fault(self) -> bool {
+        matches!(self, Self::ShardUnavailable | Self::Timeout | Self::Internal)
+    }
+
     /// Returns what the caller can do, for docs/errors.md.
     #[must_use]
     pub const fn advice(self) -> &'static str {
@@ -155,8 +161,8 @@ pub enum ServiceError {
     #[error("subscription {0} was registered by another caller; changing its state needs the capability LIFECYCLE")]
     NotOwner(Id),
     /// A database failed.
-    #[error("storage failed")]
-    Storage(#[source] Arc<StorageError>),
+    #[error(transparent)]
+    Storage(Arc<StorageError>),
     /// The item of a live subscription that needed this has ended.
     #[error("the item that needed this has ended")]
     Abandoned,

@@ -1,29 +1,11 @@
-//! Client of the public API: GraphQL over HTTP.
-
-use std::time::Duration;
+//! The operations of the public API that the demo uses.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+use super::super::client::{Client, ClientError, refusal};
 use super::source::Message;
 use plain_json::{self as json, Typed};
-
-/// Time limit of a request; the server's own deadline is shorter.
-const TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Reason why a request failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ApiError {
-    /// The server refused the request; a repeat would be refused too.
-    #[error("{0}")]
-    Refused(String),
-    /// The request failed; a repeat may succeed.
-    #[error("the request failed: {0}")]
-    Failed(String),
-    /// The server can't be reached.
-    #[error("the server can't be reached; start it with `make run`, or name it with --url: {0}")]
-    Unreachable(#[from] reqwest::Error),
-}
 
 /// A source subscription.
 #[derive(Debug, Deserialize)]
@@ -111,21 +93,11 @@ impl Run {
     }
 }
 
-/// A client of one server.
-pub(super) struct Api {
-    client: reqwest::Client,
-    endpoint: String,
-    token: Option<String>,
-}
+/// The operations of the demo.
+pub(super) struct Api(pub(super) Client);
 
 impl Api {
-    /// Creates a client. Fails if the machine has no certificates of authorities (CAs).
-    pub(super) fn new(url: &str, token: Option<String>) -> reqwest::Result<Self> {
-        let client = reqwest::Client::builder().build()?;
-        Ok(Self { client, endpoint: format!("{}/graphql", url.trim_end_matches('/')), token })
-    }
-
-    pub(super) async fn register(&self, path: &str) -> Result<Registered, ApiError> {
+    pub(super) async fn register(&self, path: &str) -> Result<Registered, ClientError> {
         let query = "mutation Register($path: String!) { done: registerSubscription(input: {path: $path}) {
             result: subscription {
                 id status spec { dispatch { playbook } limits { maxInFlight maxDispatchPerSecond } }
@@ -133,7 +105,7 @@ impl Api {
         self.mutate(query, json!({ "path": path })).await
     }
 
-    pub(super) async fn transition(&self, action: &str, id: &str) -> Result<Subscription, ApiError> {
+    pub(super) async fn transition(&self, action: &str, id: &str) -> Result<Subscription, ClientError> {
         let query = format!(
             "mutation Transition($id: ID!) {{ done: {action}Subscription(input: {{id: $id}}) {{
                 result: subscription {{ id status }} userErrors {{ message retryable }} }} }}"
@@ -141,9 +113,9 @@ impl Api {
         self.mutate(&query, json!({ "id": id })).await
     }
 
-    pub(super) async fn subscription(&self, id: &str) -> Result<Subscription, ApiError> {
+    pub(super) async fn subscription(&self, id: &str) -> Result<Subscription, ClientError> {
         let query = "query State($id: ID!) { result: subscription(by: {id: $id}) { id status } }";
-        read(self.send(query, json!({ "id": id })).await?)
+        read(self.0.send(query, json!({ "id": id })).await?)
     }
 
     pub(super) async fn execute(
@@ -151,7 +123,7 @@ impl Api {
         playbook: &str,
         subscription: &str,
         message: &Message,
-    ) -> Result<Executed, ApiError> {
+    ) -> Result<Executed, ClientError> {
         let query = "mutation Execute($input: ExecuteInput!) { done: execute(input: $input) {
             result: execution { id } outcome userErrors { message retryable } } }";
         let input = json!({
@@ -160,20 +132,20 @@ impl Api {
             "workload": { "order": message.body },
             "dedup": { "key": message.id },
         });
-        let mut data = self.send(query, json!({ "input": input })).await?;
+        let mut data = self.0.send(query, json!({ "input": input })).await?;
         let duplicate = data["done"]["outcome"] == "DUPLICATE";
         let execution: Execution = read(data["done"].take())?;
         Ok(Executed { id: execution.id, duplicate })
     }
 
-    pub(super) async fn run(&self, id: &str) -> Result<Run, ApiError> {
+    pub(super) async fn run(&self, id: &str) -> Result<Run, ClientError> {
         let query = "query Run($id: ID!) { result: execution(id: $id) {
             id status workload catalogEntry { document } steps(first: 100) { nodes { name status } } } }";
-        read(self.send(query, json!({ "id": id })).await?)
+        read(self.0.send(query, json!({ "id": id })).await?)
     }
 
     /// Reserves ids for a worker's events.
-    pub(super) async fn reserve_event_ids(&self, count: usize) -> Result<Vec<String>, ApiError> {
+    pub(super) async fn reserve_event_ids(&self, count: usize) -> Result<Vec<String>, ClientError> {
         let query = "mutation Reserve($count: Int!) { done: reserveEventIds(input: {count: $count}) {
             result: eventIds userErrors { message retryable } } }";
         let EventIds(ids) = self.mutate(query, json!({ "count": count })).await?;
@@ -181,36 +153,23 @@ impl Api {
     }
 
     /// Sends a worker's events. Duplicates count as sent.
-    pub(super) async fn project(&self, events: &[Value]) -> Result<(), ApiError> {
+    pub(super) async fn project(&self, events: &[Value]) -> Result<(), ClientError> {
         let query = "mutation Project($events: [EventInput!]!) { done: projectEvents(input: {events: $events}) {
             rejected { userErrors { message retryable } } userErrors { message retryable } } }";
-        let done = self.send(query, json!({ "events": events })).await?["done"].take();
+        let done = self.0.send(query, json!({ "events": events })).await?["done"].take();
         let error = done["userErrors"].get(0).or_else(|| done["rejected"].get(0)?["userErrors"].get(0));
         error.map_or(Ok(()), |error| Err(refusal(error)))
     }
 
-    pub(super) async fn cancel(&self, id: &str) -> Result<(), ApiError> {
+    pub(super) async fn cancel(&self, id: &str) -> Result<(), ClientError> {
         let query = "mutation Cancel($id: ID!) { done: cancelExecution(input: {id: $id, reason: \"demo\"}) {
             result: execution { id } userErrors { message retryable } } }";
         let _: Execution = self.mutate(query, json!({ "id": id })).await?;
         Ok(())
     }
 
-    async fn mutate<T: Typed>(&self, query: &str, variables: Value) -> Result<T, ApiError> {
-        read(self.send(query, variables).await?["done"].take())
-    }
-
-    /// Sends an operation and returns the data of the response.
-    async fn send(&self, query: &str, variables: Value) -> Result<Value, ApiError> {
-        let body = json!({ "query": query, "variables": variables });
-        let request = self.client.post(&self.endpoint).timeout(TIMEOUT).json(&body);
-        let request = if let Some(token) = &self.token { request.bearer_auth(token) } else { request };
-        let response = request.send().await?;
-        let mut response = json::read(&response.text().await?).map_err(|error| ApiError::Failed(error.to_string()))?;
-        match response["errors"][0]["message"].as_str() {
-            Some(message) => Err(ApiError::Failed(message.to_owned())),
-            None => Ok(response["data"].take()),
-        }
+    async fn mutate<T: Typed>(&self, query: &str, variables: Value) -> Result<T, ClientError> {
+        read(self.0.send(query, variables).await?["done"].take())
     }
 }
 
@@ -230,14 +189,9 @@ impl Typed for Run {}
 impl Typed for Subscription {}
 
 /// Returns the `result` of a payload, or its first user error.
-fn read<T: Typed>(mut payload: Value) -> Result<T, ApiError> {
+fn read<T: Typed>(mut payload: Value) -> Result<T, ClientError> {
     if let Some(error) = payload["userErrors"].get(0) {
         return Err(refusal(error));
     }
-    json::fields(payload["result"].take()).map_err(|error| ApiError::Failed(error.to_string()))
-}
-
-fn refusal(error: &Value) -> ApiError {
-    let message = error["message"].as_str().unwrap_or_default().to_owned();
-    if error["retryable"] == true { ApiError::Failed(message) } else { ApiError::Refused(message) }
+    json::fields(payload["result"].take()).map_err(|error| ClientError::Failed(error.to_string()))
 }

@@ -12,7 +12,6 @@ mod script;
 mod source;
 mod worker;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -21,7 +20,8 @@ use futures::{Stream, StreamExt};
 use noetl_runtime::supervisor::Signals;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
-use api::{Api, ApiError, Executed, Limits, Registered, Spec, Subscription};
+use super::client::{Client, ClientError, Server};
+use api::{Api, Executed, Limits, Registered, Spec, Subscription};
 use progress::Progress;
 use source::{Message, Source, SourceError};
 use worker::Worker;
@@ -42,12 +42,9 @@ const LAST_RETRY: Duration = Duration::from_secs(5);
 /// Options of `demo`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// URL of the server
-    #[arg(long, default_value = "http://127.0.0.1:8082")]
-    url: String,
-    /// File with the token of a caller with the roles worker and viewer, if the server requires a token
-    #[arg(long)]
-    token_file: Option<PathBuf>,
+    /// The caller needs the roles worker and viewer.
+    #[command(flatten)]
+    server: Server,
     /// Catalog path, of kind subscription, to register
     #[arg(long, default_value = "samples/orders/inbox")]
     subscription: String,
@@ -88,21 +85,10 @@ enum Finish {
 pub enum DemoError {
     /// A request was refused or got no response.
     #[error(transparent)]
-    Api(#[from] ApiError),
-    /// The HTTP client can't be created.
-    #[error("the HTTP client can't be created; install the CA certificates of the system")]
-    Client(#[source] reqwest::Error),
+    Api(#[from] ClientError),
     /// The source can't be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The token can't be read.
-    #[error("the token file {path} can't be read: {source}")]
-    Token {
-        /// Path of the token file.
-        path: PathBuf,
-        /// Cause.
-        source: std::io::Error,
-    },
     /// Signals can't be received.
     #[error("signals can't be received: {0}")]
     Signals(#[from] std::io::Error),
@@ -110,8 +96,7 @@ pub enum DemoError {
 
 /// Takes messages until the source ends, the subscription is drained or deactivated, or a signal asks it to stop.
 pub(super) async fn run(options: Options) -> Result<(), DemoError> {
-    let token = options.token_file.map(read_token).transpose()?;
-    let api = Api::new(&options.url, token).map_err(DemoError::Client)?;
+    let api = Api(Client::new(&options.server)?);
     let Registered { subscription, spec } = api.register(&options.subscription).await?;
     let Spec { dispatch, limits } = spec.unwrap_or_default();
     let active = match subscription.status.as_str() {
@@ -136,13 +121,6 @@ pub(super) async fn run(options: Options) -> Result<(), DemoError> {
     }
     progress.finish();
     Ok(())
-}
-
-fn read_token(path: PathBuf) -> Result<String, DemoError> {
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Ok(text.trim().to_owned()),
-        Err(source) => Err(DemoError::Token { path, source }),
-    }
 }
 
 struct Runtime {
@@ -213,7 +191,7 @@ impl Runtime {
         }
     }
 
-    async fn finish(&self, executed: Executed) -> Result<Outcome, ApiError> {
+    async fn finish(&self, executed: Executed) -> Result<Outcome, ClientError> {
         // Two deliveries of a message share one execution, and only one of them runs it.
         if !self.worker.begin(&executed.id) {
             return Ok(Outcome::Duplicate);
@@ -223,7 +201,7 @@ impl Runtime {
         outcome
     }
 
-    async fn settle(&self, executed: &Executed) -> Result<Outcome, ApiError> {
+    async fn settle(&self, executed: &Executed) -> Result<Outcome, ClientError> {
         if executed.duplicate
             && (self.finish == Finish::Leave || self.worker.has_ended(&self.api, &executed.id).await?)
         {
@@ -244,11 +222,11 @@ impl Runtime {
 }
 
 /// Repeats a request, with backoff, until the server carries it out or refuses it.
-async fn with_retries<T>(ask: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, ApiError> {
+async fn with_retries<T>(ask: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
     let mut pause = FIRST_RETRY;
     loop {
         match ask().await {
-            Err(ApiError::Failed(_) | ApiError::Unreachable(_)) => {
+            Err(ClientError::Failed(_) | ClientError::Unreachable(_)) => {
                 sleep(pause).await;
                 pause = (pause * 2).min(LAST_RETRY);
             }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::api::{Api, ApiError, Run};
+use super::super::client::ClientError;
+use super::api::{Api, Run};
 use super::script::{self, Draft, FailureMode};
 use super::{Outcome, with_retries};
 use noetl_runtime::clock;
@@ -46,12 +47,12 @@ impl Worker {
     }
 
     /// Returns whether the execution has ended.
-    pub(super) async fn has_ended(&self, api: &Api, id: &str) -> Result<bool, ApiError> {
+    pub(super) async fn has_ended(&self, api: &Api, id: &str) -> Result<bool, ClientError> {
         Ok(with_retries(async || api.run(id).await).await?.has_ended())
     }
 
     /// Runs an execution until it ends. It may also be ended by another caller.
-    pub(super) async fn run(&self, api: &Api, id: &str) -> Result<Outcome, ApiError> {
+    pub(super) async fn run(&self, api: &Api, id: &str) -> Result<Outcome, ClientError> {
         let luck = match self.taken.fetch_add(1, Ordering::Relaxed) {
             number if number % BAD_EVERY == 0 => FailureMode::Bad,
             number if number % MIXED_EVERY == 0 => FailureMode::Mixed,
@@ -81,7 +82,7 @@ impl Worker {
         Ok(if failed_at.is_some() { Outcome::Failed } else { Outcome::Completed })
     }
 
-    async fn report(&self, api: &Api, run: &Run, drafts: Vec<Draft>) -> Result<(), ApiError> {
+    async fn report(&self, api: &Api, run: &Run, drafts: Vec<Draft>) -> Result<(), ClientError> {
         let at = clock::now().to_rfc3339();
         let ids = with_retries(async || api.reserve_event_ids(drafts.len()).await).await?;
         let mut events = Vec::with_capacity(drafts.len());

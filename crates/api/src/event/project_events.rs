@@ -217,6 +217,10 @@ impl AuditedPayload for BatchOutcome {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
     }
+
+    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
+        self.rejected.iter().flat_map(|result| &result.user_errors)
+    }
 }
 
 impl From<BatchOutcome> for ProjectEventsPayload {

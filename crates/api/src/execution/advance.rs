@@ -103,4 +103,8 @@ impl AuditedPayload for AdvanceProjectionsPayload {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
     }
+
+    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
+        self.results.iter().flat_map(|result| &result.user_errors)
+    }
 }

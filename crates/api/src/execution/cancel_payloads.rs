@@ -190,6 +190,10 @@ impl AuditedPayload for CancelExecutionPayload {
         &self.user_errors
     }
 
+    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
+        self.results.iter().flat_map(|result| &result.item.user_errors)
+    }
+
     fn ids(&self) -> Vec<String> {
         self.results.iter().filter(|result| result.item.cancelled).map(|result| result.item.id.0.clone()).collect()
     }
@@ -198,6 +202,10 @@ impl AuditedPayload for CancelExecutionPayload {
 impl AuditedPayload for CancelExecutionsPayload {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
+    }
+
+    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
+        self.results.iter().flat_map(|result| &result.item.user_errors)
     }
 
     fn ids(&self) -> Vec<String> {

@@ -145,6 +145,10 @@ impl AuditedPayload for ExecuteBatchPayload {
         &self.user_errors
     }
 
+    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
+        self.results.iter().flat_map(|result| &result.started.user_errors)
+    }
+
     fn ids(&self) -> Vec<String> {
         self.results.iter().flat_map(|result| result.started.ids()).collect()
     }

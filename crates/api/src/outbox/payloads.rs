@@ -164,17 +164,29 @@ impl AuditedPayload for MarkOutboxPublishedPayload {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
     }
+
+    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
+        self.results.iter().flat_map(|result| &result.user_errors)
+    }
 }
 
 impl AuditedPayload for RenewOutboxLeasesPayload {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
     }
+
+    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
+        self.results.iter().flat_map(|result| &result.user_errors)
+    }
 }
 
 impl AuditedPayload for MarkOutboxFailedPayload {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
+    }
+
+    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
+        self.results.iter().flat_map(|result| &result.user_errors)
     }
 }
 

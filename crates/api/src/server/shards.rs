@@ -49,6 +49,7 @@ fn error(database: &Database, down: &Down) -> String {
     let name = database.name();
     match down {
         Down::ReadOnly => format!("{name} is read-only, such as a standby"),
+        Down::Full => format!("the disk of {name} is full"),
         Down::Unreachable(_) => format!("{name} can't be reached"),
     }
 }

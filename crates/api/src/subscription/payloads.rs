@@ -193,6 +193,10 @@ impl AuditedPayload for TransitionSubscriptionsPayload {
         &self.user_errors
     }
 
+    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
+        self.results.iter().flat_map(|result| &result.user_errors)
+    }
+
     fn ids(&self) -> Vec<String> {
         self.results.iter().map(|result| result.id.to_string()).collect()
     }

@@ -234,7 +234,8 @@ impl<L: Followed> Follower<L> {
     fn begin(&mut self) -> Option<Pass> {
         let databases = &self.watch.services.databases;
         let reachable = |shard: ShardIndex| {
-            databases.shards().get(usize::from(shard)).is_some_and(|shard| shard.health().down.is_none())
+            let shard = databases.shards().get(usize::from(shard));
+            shard.is_some_and(|shard| shard.health().down.is_none_or(|down| down.allows_reads()))
         };
         let shards = self.outdated.due(Instant::now(), reachable);
         let unlisted = self.known.which(|id| shards.contains(&self.shard_of(id)));

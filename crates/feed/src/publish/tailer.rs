@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_nats::connection::State;
 use futures::{StreamExt, future};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::publish::error::{PublishError, StandBack};
@@ -44,8 +45,12 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// Interval at which a replica that is not the leader tries to take the lease.
 const STANDBY_POLL: Duration = Duration::from_secs(1);
-/// Pause after a failure.
+/// Pause after a failure. It is shorter than [`LEASE`], so a leader that keeps its lease continues.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
+/// Pause of a leader that has lost its connection to the broker, so that a replica which has one can take the lease.
+const WITHOUT_BROKER: Duration = Duration::from_secs(2);
+/// Time for which the lease must have been free before a replica takes it that has no connection to the broker either.
+const FREE_FOR: Duration = Duration::from_secs(5);
 /// Interval of the checks whether a leader that stands back may publish.
 const STAND_BACK: Duration = Duration::from_secs(2);
 /// Time without progress after which a leader whose publishes are refused gives up, so that the cursor shows the reason.
@@ -114,23 +119,46 @@ pub(super) enum LeadershipLost {
     Publish(#[from] PublishError),
 }
 
+impl LeadershipLost {
+    /// Returns whether the broker is the cause, which hinders every other replica as well.
+    fn is_of_broker(&self) -> bool {
+        match self {
+            Self::BrokerLost | Self::Reconnected | Self::Refused { .. } | Self::Publish(_) => true,
+            Self::Fenced | Self::Overtaken | Self::StandBack(_) | Self::Storage(_) => false,
+        }
+    }
+}
+
 impl Tailer {
     /// Publishes as the leader, or stands by, until `stop`. Then releases the lease.
     pub async fn run(self, stop: CancellationToken) {
         self.show_leadership(false);
-        let (mut begun, mut failures) = (false, LastFailure::default());
+        let (mut begun, mut led, mut failures) = (false, false, LastFailure::default());
+        let mut reports = interval(REPORT_EVERY);
+        reports.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !stop.is_cancelled() {
             let turn = async {
                 if !begun {
                     self.enable_triggers().await;
                     tail::begin(&self.database, self.settings.backfill).await?;
+                    self.check_rights().await?;
                     begun = true;
                 }
-                tail::acquire(&self.database, &self.owner, LEASE.as_secs_f64()).await
+                let patience = if led || self.is_connected() { Duration::ZERO } else { FREE_FOR };
+                tail::acquire(&self.database, &self.owner, LEASE.as_secs_f64(), patience.as_secs_f64()).await
             };
             match turn.await {
-                Ok(Some(cursor)) => Box::pin(self.lead(cursor, &mut failures, &stop)).await,
-                Ok(None) => self.stand_by(&stop).await,
+                Ok(Some(cursor)) => {
+                    led = true;
+                    Box::pin(self.lead(cursor, &mut failures, &mut reports, &stop)).await;
+                }
+                Ok(None) => {
+                    if led {
+                        self.show_leadership(false);
+                        led = false;
+                    }
+                    self.stand_by(&stop).await;
+                }
                 Err(error) => {
                     tracing::debug!(shard = self.shard, %error, "the lease can't be requested now");
                     pause(AFTER_FAILURE, &stop).await;
@@ -154,8 +182,15 @@ impl Tailer {
         }
     }
 
-    /// Publishes until `stop`, or until this leader must stop.
-    async fn lead(&self, cursor: TailCursor, failures: &mut LastFailure, stop: &CancellationToken) {
+    /// Publishes until `stop`, or until this leader must stop. After a failure of the broker it keeps the lease, unless
+    /// another replica may be connected to the broker and this one is not.
+    async fn lead(
+        &self,
+        cursor: TailCursor,
+        failures: &mut LastFailure,
+        reports: &mut Interval,
+        stop: &CancellationToken,
+    ) {
         let fence = cursor.fence;
         if failures.is_recent() {
             tracing::debug!(shard = self.shard, fence, batch = cursor.batch, "tries again to lead the event feed");
@@ -166,10 +201,9 @@ impl Tailer {
         let outcome = tokio::select! {
             () = stop.cancelled() => None,
             lost = self.keep_lease(fence) => Some(lost),
-            never = self.report_lag() => match never {},
+            never = self.report_lag(reports) => match never {},
             Err(error) = self.publish_unless_rivals(cursor) => Some(error),
         };
-        self.show_leadership(false);
         let failure = outcome.as_ref().map(|lost| WithCauses(lost).to_string());
         match &failure {
             Some(error) if failures.is_new(error) => {
@@ -179,6 +213,20 @@ impl Tailer {
             None => {}
         }
         let reason = outcome.as_ref().map(ToString::to_string);
+        let of_broker = outcome.as_ref().is_some_and(LeadershipLost::is_of_broker);
+        if of_broker && self.is_connected() {
+            if let Err(error) = tail::note_error(&self.database, fence, reason.as_deref().unwrap_or_default()).await {
+                tracing::debug!(shard = self.shard, %error, "the reason of the failure was not stored");
+            }
+            pause(AFTER_FAILURE, stop).await;
+            if !stop.is_cancelled() {
+                return;
+            }
+        }
+        // Without a connection to the broker, this replica shows the lag until another one is the leader.
+        if !of_broker || stop.is_cancelled() {
+            self.show_leadership(false);
+        }
         if let Err(error) = tail::release(&self.database, fence, reason.as_deref()).await {
             tracing::debug!(shard = self.shard, %error, "the lease was not released and will expire");
         }
@@ -188,9 +236,14 @@ impl Tailer {
                 metrics::counter!("noetl_tailer_stood_back_total", &labels).increment(1);
                 pause(STAND_BACK, stop).await;
             }
+            Some(_) if of_broker => pause(WITHOUT_BROKER, stop).await,
             Some(_) => pause(AFTER_FAILURE, stop).await,
             None => {}
         }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
     }
 
     /// Publishes as [`Self::publish`] does, unless another copy of the database does so.
@@ -233,10 +286,11 @@ impl Tailer {
         }
     }
 
-    /// Reports the lag as metrics every [`REPORT_EVERY`]. The renewal of the lease does not wait for it.
-    async fn report_lag(&self) -> std::convert::Infallible {
+    /// Reports the lag as metrics every [`REPORT_EVERY`], also over several leaderships. The renewal of the lease does not
+    /// wait for it.
+    async fn report_lag(&self, reports: &mut Interval) -> std::convert::Infallible {
         loop {
-            sleep(REPORT_EVERY).await;
+            reports.tick().await;
             let Ok(Some(status)) = tail::status(&self.database).await else { continue };
             let shard = self.shard.to_string();
             let events = u32::try_from(status.lag_events).unwrap_or(u32::MAX);
@@ -259,6 +313,17 @@ impl Tailer {
             ),
             Err(error) => tracing::warn!(shard = self.shard, %error, "the triggers can't be enabled"),
         }
+    }
+
+    /// Warns if the age of open transactions will not include those of other roles.
+    async fn check_rights(&self) -> Result<(), StorageError> {
+        if !tail::sees_transactions(&self.database).await? {
+            tracing::warn!(
+                shard = self.shard,
+                "the role does not see the open transactions of other roles; GRANT pg_read_all_stats to it"
+            );
+        }
+        Ok(())
     }
 
     async fn publish(&self, cursor: TailCursor) -> Result<std::convert::Infallible, LeadershipLost> {

@@ -20,7 +20,7 @@ use apollo_compiler::{Name, Node};
 use async_graphql::Variables;
 
 use super::argument_bytes::ArgumentBytes;
-use super::list_length::ListLengths;
+use super::list_length::{COUNT, ListLengths};
 use super::positions::Positions;
 use crate::limits::Limits;
 use crate::operation_error::{Limit, OperationError};
@@ -217,10 +217,15 @@ impl<'a> CostEstimator<'a> {
             return Times { paged: 1, plain: if list { INTROSPECTION_LIST_SIZE } else { 1 } };
         }
         match self.lengths.of_field(field) {
-            Some(size) if inner.paged == 0 => Times { paged: size, plain: size },
+            Some(size) if inner.paged == 0 && !is_counted(field) => Times { paged: size, plain: size },
             size => Times { paged: size.unwrap_or(self.limits.default_page), plain: 1 },
         }
     }
+}
+
+/// Returns whether a field is a list whose items are counted, so that its selections are resolved once.
+fn is_counted(field: &Field) -> bool {
+    field.selection_set.iter().any(|selection| selection.as_field().is_some_and(|field| field.name == COUNT))
 }
 
 /// Numbers of times that the two parts of an [`Amount`] are resolved.

@@ -10,7 +10,7 @@ use crate::limits::Limits;
 const SIZES: [&str; 3] = ["first", "last", "limit"];
 
 /// Field that counts the items of a list.
-const COUNT: &str = "totalCount";
+pub(super) const COUNT: &str = "totalCount";
 
 /// Lengths of lists in the arguments of one operation's fields.
 pub(super) struct ListLengths<'a> {

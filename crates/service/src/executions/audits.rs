@@ -11,6 +11,7 @@ use crate::moves::repeated;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::Scope;
+use noetl_runtime::causes::WithCauses;
 use noetl_runtime::coalesce::Flight;
 use noetl_runtime::wake::WakeUps;
 use noetl_storage::log::LockedLog;
@@ -58,9 +59,13 @@ impl Flight for AuditFlight {
         _: bool,
     ) -> Result<Vec<()>, ServiceError> {
         let audit = timeout(AUDIT_TIMEOUT, self.write(*subscription, &duplicates)).await;
-        if !matches!(audit, Ok(Ok(()))) {
+        let failure = match audit {
+            Ok(written) => written.err().map(|error| WithCauses(&error).to_string()),
+            Err(_) => Some(format!("it took longer than {AUDIT_TIMEOUT:?}")),
+        };
+        if let Some(error) = failure {
             lost(duplicates.len());
-            tracing::warn!(%subscription, count = duplicates.len(), ?audit, "could not write audit events of duplicates");
+            tracing::warn!(%subscription, count = duplicates.len(), error, "could not write audit events of duplicates");
         }
         Ok(vec![(); duplicates.len()])
     }

@@ -48,6 +48,9 @@ use plain_json::Text;
 
 /// Memory in bytes of the workloads of a group, from which the group is carried out.
 const GROUP_BYTES: usize = 16 << 20;
+/// Number of ids that are drawn again because their shard is down. With half of the buckets available, one of a thousand
+/// draws finds none.
+const MAX_OTHER_SHARDS: usize = 10;
 
 /// Catalog entries and parents that a batch of requests names.
 #[derive(Debug)]
@@ -211,7 +214,7 @@ impl Executions {
         let scope = dedup_scope(request.parent_execution_id, &tenancy.tenant_id);
         let workload = request.workload.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
         let of_parent = || trace_of_parent(parent.as_ref()?.trace.as_ref()?);
-        let [execution_id, event_id] = self.ids.next_two().await?;
+        let [execution_id, event_id] = self.new_ids().await?;
         let creation = Creation {
             execution_id,
             event_id,
@@ -236,6 +239,18 @@ impl Executions {
             window_seconds,
             request_hash,
         })
+    }
+
+    /// Returns the ids of a new execution and its first event. Their shard is not known to be down, if there is another one.
+    async fn new_ids(&self) -> Result<[Id; 2], ServiceError> {
+        let mut ids = self.ids.next_two().await?;
+        for _ in 0..MAX_OTHER_SHARDS {
+            if self.databases.shard_of(ids[0]).health().down.is_none() {
+                break;
+            }
+            ids = self.ids.next_two().await?;
+        }
+        Ok(ids)
     }
 }
 

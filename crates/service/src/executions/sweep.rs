@@ -2,6 +2,7 @@
 
 use super::Executions;
 use super::create::Failures;
+use crate::sweep::Swept;
 use noetl_domain::ids::Id;
 use noetl_storage::dedup;
 use noetl_use_cases::error::ServiceError;
@@ -17,18 +18,20 @@ const PURGE_BATCH: u64 = 1000;
 
 impl Executions {
     /// Finishes abandoned claims: creates their executions and settles them. Claims of an unreachable shard, and
-    /// executions that a database refuses, do not delay the others. Returns the number of claims found.
+    /// executions that a database refuses, do not delay the others.
     #[tracing::instrument(level = "debug", name = "executions.sweep", skip_all)]
-    pub async fn sweep(&self) -> Result<usize, ServiceError> {
-        let (mut found, mut last) = (0, Id::new(-1));
+    pub async fn sweep(&self) -> Result<Swept, ServiceError> {
+        let (mut swept, mut last) = (Swept::default(), Id::new(-1));
         loop {
             let stale = dedup::stale(self.databases.cluster(), STALE_CLAIM_SECONDS, last, SWEEP_PAGE).await?;
             let Some(end) = stale.last() else {
-                metrics::counter!("noetl_dedup_swept_total").increment(found as u64);
-                return Ok(found);
+                metrics::counter!("noetl_dedup_swept_total").increment(swept.found as u64);
+                return Ok(swept);
             };
-            (found, last) = (found + stale.len(), *end);
+            last = *end;
             let failed = self.finish(&stale).await;
+            swept.found += stale.len();
+            swept.finished += stale.len().saturating_sub(failed.len());
             log_sweep(stale.len(), &failed);
         }
     }

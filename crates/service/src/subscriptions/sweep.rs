@@ -1,6 +1,7 @@
 //! Housekeeping of registrations: fulfilling the intents of crashed callers.
 
 use super::Subscriptions;
+use crate::sweep::Swept;
 use noetl_runtime::causes::WithCauses;
 use noetl_storage::registry;
 use noetl_use_cases::error::ServiceError;
@@ -11,10 +12,9 @@ const STALE_INTENT_SECONDS: f64 = 5.0;
 const SWEEP_PAGE: i64 = 100;
 
 impl Subscriptions {
-    /// Finishes the intents of crashed callers. One that can't be finished does not delay the others. Returns the
-    /// number of intents found.
+    /// Finishes the intents of crashed callers. One that can't be finished does not delay the others.
     #[tracing::instrument(level = "debug", name = "subscriptions.sweep", skip_all)]
-    pub async fn sweep(&self) -> Result<usize, ServiceError> {
+    pub async fn sweep(&self) -> Result<Swept, ServiceError> {
         self.finish_older_than(STALE_INTENT_SECONDS).await
     }
 
@@ -22,25 +22,28 @@ impl Subscriptions {
     /// fulfilled under the lock on its path.
     #[tracing::instrument(level = "debug", name = "subscriptions.finish_open", skip_all)]
     pub async fn finish_open(&self) -> Result<usize, ServiceError> {
-        self.finish_older_than(0.0).await
+        Ok(self.finish_older_than(0.0).await?.found)
     }
 
-    async fn finish_older_than(&self, seconds: f64) -> Result<usize, ServiceError> {
-        let (mut found, mut last) = (0, String::new());
+    async fn finish_older_than(&self, seconds: f64) -> Result<Swept, ServiceError> {
+        let (mut swept, mut last) = (Swept::default(), String::new());
         loop {
             let paths = registry::stale(self.databases.cluster(), seconds, &last, SWEEP_PAGE).await?;
             for path in &paths {
                 match self.finish(path).await {
-                    Ok(()) => tracing::info!(path, "finished an abandoned registration"),
+                    Ok(()) => {
+                        swept.finished += 1;
+                        tracing::info!(path, "finished an abandoned registration");
+                    }
                     Err(error) => {
                         tracing::warn!(path, error = %WithCauses(&error), "could not finish an abandoned registration");
                     }
                 }
             }
-            found += paths.len();
+            swept.found += paths.len();
             let Some(path) = paths.into_iter().next_back() else {
-                metrics::counter!("noetl_registry_swept_total").increment(found as u64);
-                return Ok(found);
+                metrics::counter!("noetl_registry_swept_total").increment(swept.found as u64);
+                return Ok(swept);
             };
             last = path;
         }
