@@ -1,6 +1,7 @@
-//! Warnings and errors that repeat. The first line of a cause is written at once; its repetitions are counted, and a line with
+//! Warnings that repeat. The first line of a cause is written at once; its repetitions are counted, and a line with
 //! their number is written after 1, 2, 4 and so on up to [`LONGEST`] seconds. So a fault that each request meets does not
-//! fill the disk, and its log shows when it began, how often it happened, and when it ended.
+//! fill the disk, and its log shows when it began, how often it happened, and when it ended. Errors are always written:
+//! each response `INTERNAL` names a request id, and the log has its cause.
 //!
 //! A cause is the place in the code with the texts of the line's fields, without their digits: ids and numbers differ
 //! between repetitions.
@@ -18,6 +19,8 @@ use tracing_subscriber::layer::{Context, Filter};
 const LONGEST: Duration = Duration::from_secs(64);
 /// Number of causes that are remembered. Lines of further causes are written each time.
 const CAUSES: usize = 1_000;
+/// Maximum number of bytes of a cause's text.
+const TEXT_BYTES: usize = 1_000;
 /// Target of the lines with numbers of repetitions, which are never counted.
 const TARGET: &str = "noetl_graphql::telemetry::repeats";
 
@@ -90,11 +93,12 @@ impl<S: Subscriber> Filter<S> for Repeats {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        if *metadata.level() > Level::WARN || metadata.target() == TARGET {
+        if *metadata.level() != Level::WARN || metadata.target() == TARGET {
             return true;
         }
         let mut text = Text(String::new());
         event.record(&mut text);
+        text.0.truncate(text.0.floor_char_boundary(TEXT_BYTES));
         let cause = Cause { place: metadata.name(), line: metadata.line(), text: text.0 };
         self.passes(cause, Instant::now())
     }

@@ -103,7 +103,9 @@ async fn serve_on_a_database_without_migrations_fails_with_an_instruction() {
 #[tokio::test]
 async fn databases_in_wrong_places_are_refused() {
     let deployment = Deployment::start(2).await;
-    let other = Deployment::start(2).await;
+    // A deployment that is not a copy has an identity of its own.
+    let other = Deployment::unmigrated(2).await;
+    other.migrate().await;
     let [one, two] = &deployment.shard_dsns[..] else { panic!() };
     let swapped = format!("{two},{one}");
     let foreign = format!("{one},{}", other.shard_dsns[1]);
