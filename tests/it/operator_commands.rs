@@ -80,7 +80,7 @@ async fn executions_outbox_entries_and_subscriptions_are_listed_and_changed() {
         (vec!["executions", "show", "x"], "id"),
         (vec!["executions", "cancel", "17"], "there is no execution 17"),
         (vec!["executions", "list", "--status", "DONE"], "ExecutionStatus"),
-        (vec!["outbox", "discard"], "--all"),
+        (vec!["outbox", "discard"], "<IDS>"),
         (vec!["subscriptions", "pause", &subscription], "DEACTIVATED"),
     ] {
         let (done, text) = operator.run(&arguments).await;
