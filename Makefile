@@ -15,7 +15,7 @@ PLAYGROUND_INPUTS := schema.graphql $(shell find playground/src playground/publi
 SEED ?= $(shell date +%s)
 MINUTES ?= 20
 
-.PHONY: help run test check-deploy bench soak drill demo find docs lint fmt schema accept-schema release sqlx clean prepare playground server
+.PHONY: help run test check-deploy bench soak night drill demo find docs lint fmt schema accept-schema release sqlx clean prepare playground server
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -37,6 +37,9 @@ bench: playground ## run the benchmarks, with an optimised build on a private Po
 
 soak: playground ## let everything fail at random under load: make soak MINUTES=20 SEED=7
 	@NOETL_SOAK_SEED=$(SEED) NOETL_SOAK_SECONDS=$$(($(MINUTES) * 60)) cargo test --quiet --test soak -- --nocapture
+
+night: playground ## cause each failure of the runbook under load, and see that its alerts fire, in about 25 minutes
+	@scripts/deploy-tools && scripts/test-servers run cargo test --quiet --test night
 
 drill: playground ## lose one of each part and change the version under load; writes docs/drill.md: make drill PREVIOUS=v0.1.0
 	@scripts/drill $(PREVIOUS)

@@ -17,6 +17,8 @@ pub(super) async fn connect(settings: &BrokerSettings, name: &str) -> Result<Cli
     metrics::gauge!("noetl_broker_up").set(0);
     // A request that is in flight when the broker dies never gets a response.
     let options = ConnectOptions::new().name(name).request_timeout(Some(Duration::from_secs(2)));
+    // A connection whose host has vanished counts as lost after three pings without an answer.
+    let options = options.ping_interval(Duration::from_secs(5));
     let mut options = options.retry_on_initial_connect().require_tls(settings.tls).event_callback(tell());
     if let Some(path) = &settings.root_certificate {
         options = options.add_root_certificates(path.clone());

@@ -314,7 +314,7 @@ fn probes(services: &Housekeeping, draining: CancellationToken, stalls: Stalls, 
         let is_down = |database: &&Arc<Database>| database.health().down.is_some();
         let down = databases.distinct().filter(is_down).map(|database| database.name().to_string());
         let stalled = stalls.lines();
-        // All replicas are equal before a full disk, and reads still work.
+        // A full disk hinders all replicas alike, and reads still work.
         let usable = databases.cluster().health().down.is_none_or(|down| down.allows_reads());
         let ready = !draining.is_cancelled() && usable && stalled.is_empty();
         Readiness { ready, down: down.chain(stalled).collect() }

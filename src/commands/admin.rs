@@ -1,5 +1,5 @@
-//! Commands for operators without a browser: lists and changes of executions, outbox entries and source subscriptions, over the
-//! public API of a running server.
+//! Commands for operators without a browser: lists and changes of executions, outbox entries and source subscriptions,
+//! over the public API of a running server.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -143,13 +143,24 @@ struct Subscription {
     id: String,
 }
 
-/// An operation with the place of its rows in the field `done`.
+/// An operation with the places of its result.
 struct Request {
     query: String,
     variables: Value,
-    /// JSON pointer to a list of rows, or to one row.
+    /// JSON pointer to the result in the data.
+    result: &'static str,
+    /// JSON pointer to a list of rows, or to one row, in the result.
     rows: &'static str,
     columns: &'static [&'static str],
+    /// Whether the plain fields of the result stand before the table.
+    with_fields: bool,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        let (query, variables) = (String::new(), Value::Null);
+        Self { query, variables, result: "/done", rows: "", columns: &[], with_fields: false }
+    }
 }
 
 impl Executions {
@@ -167,6 +178,7 @@ impl Executions {
                     variables: json!({ "filter": filter, "first": first }),
                     rows: "/nodes",
                     columns,
+                    ..Request::default()
                 }
             }
             ExecutionAction::Show { id } => Request {
@@ -177,6 +189,8 @@ impl Executions {
                 variables: json!({ "id": id }),
                 rows: "/steps/nodes",
                 columns: &["name", "status", "enteredAt", "completedAt", "error"],
+                with_fields: true,
+                ..Request::default()
             },
             ExecutionAction::Cancel { id, cascade, reason } => Request {
                 query: "mutation Cancel($input: CancelExecutionInput!) { done: cancelExecution(input: $input) {
@@ -186,6 +200,7 @@ impl Executions {
                 variables: json!({ "input": { "id": id, "cascade": cascade, "reason": reason } }),
                 rows: "/execution",
                 columns,
+                ..Request::default()
             },
         };
         request.run(&self.options).await
@@ -214,15 +229,18 @@ impl Outbox {
                             unavailableShards } } }"
                         .to_owned(),
                     variables: json!({ "filter": { "statuses": statuses }, "first": first }),
+                    result: "/outbox/done",
                     rows: "/nodes",
                     columns: &["entryId", "status", "executionId", "attempts", "createdAt", "availableAt", "lastError"],
+                    ..Request::default()
                 };
                 return request.run(&self.options).await;
             }
             OutboxAction::Retry(entries) => change("retryOutbox", "RetryOutboxInput", "retried", entries),
             OutboxAction::Discard(entries) => change("discardOutbox", "DiscardOutboxInput", "discarded", entries),
         };
-        Request { query, variables, rows: "", columns: &["matched", "changed"] }.run(&self.options).await
+        let request = Request { query, variables, columns: &["matched", "changed"], ..Request::default() };
+        request.run(&self.options).await
     }
 }
 
@@ -238,6 +256,7 @@ impl Subscriptions {
                     variables: json!({ "first": first }),
                     rows: "/nodes",
                     columns,
+                    ..Request::default()
                 };
                 return request.run(&self.options).await;
             }
@@ -251,21 +270,21 @@ impl Subscriptions {
             "mutation Transition($id: ID!) {{ done: {action}Subscription(input: {{id: $id}}) {{
                 subscription {{ id status path shard registeredAt updatedAt }} userErrors {{ message retryable }} }} }}"
         );
-        let request = Request { query, variables: json!({ "id": id }), rows: "/subscription", columns };
+        let variables = json!({ "id": id });
+        let request = Request { query, variables, rows: "/subscription", columns, ..Request::default() };
         request.run(&self.options).await
     }
 }
 
 impl Request {
-    /// Sends the request and prints its result. The data of shards that can't be reached are missing, which is said on standard
-    /// error.
+    /// Sends the request and prints its result. If data of shards are missing that can't be reached, standard error says
+    /// so.
     async fn run(self, options: &Options) -> Result<(), Failure> {
-        let mut data = Client::new(&options.server)?.send(&self.query, self.variables).await?;
-        let of = if data.get("outbox").is_some() { &mut data["outbox"]["done"] } else { &mut data["done"] };
-        let done = of.take();
-        if done.is_null() {
+        let data = Client::new(&options.server)?.send(&self.query, self.variables).await?;
+        let done = data.pointer(self.result).filter(|done| !done.is_null());
+        let Some(done) = done else {
             return Err(ClientError::Refused("there is no such object".to_owned()).into());
-        }
+        };
         if let Some(error) = done["userErrors"].get(0) {
             return Err(refusal(error).into());
         }
@@ -276,7 +295,7 @@ impl Request {
             Form::Json => output::print(&format!("{done:#}\n")),
             Form::Table => {
                 let rows = done.pointer(self.rows).unwrap_or(&Value::Null);
-                let head = if self.rows.matches('/').count() > 1 { summary(&done) } else { String::new() };
+                let head = if self.with_fields { fields(done) } else { String::new() };
                 output::print(&(head + &table(self.columns, rows)))
             }
         }
@@ -284,7 +303,7 @@ impl Request {
 }
 
 /// Returns the plain fields of an object, one on each line.
-fn summary(object: &Value) -> String {
+fn fields(object: &Value) -> String {
     let fields = object.as_object().into_iter().flatten().filter(|(_, value)| !value.is_object());
     fields.map(|(name, value)| format!("{name}: {}\n", cell(value))).chain(["\n".to_owned()]).collect()
 }

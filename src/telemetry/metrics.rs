@@ -3,7 +3,7 @@
 use graphql_transport::{Metric, listener};
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 82] = [
+pub const METRICS: [Metric; 83] = [
     Metric::gauge("noetl_broker_up", &[], "Whether the connection to the broker is up: 1 or 0"),
     Metric::gauge("noetl_build_info", &["version"], "1, with the version of the program"),
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
@@ -162,6 +162,11 @@ pub const METRICS: [Metric; 82] = [
         "Events of the stream that readers completed from the database",
     ),
     Metric::counter(
+        "noetl_stream_interruptions_total",
+        &["shard"],
+        "Times that the live feed of a shard was interrupted and tried again",
+    ),
+    Metric::counter(
         "noetl_stream_order_waits_total",
         &[],
         "Times that a stream of a reader waited for another stream, because a bucket had moved between the shards",
@@ -246,13 +251,11 @@ pub fn all() -> impl Iterator<Item = Metric> {
     METRICS.into_iter().chain(graphql_transport::METRICS).chain(listener::METRICS)
 }
 
-/// Describes all metrics to the recorder, and starts the counters. `databases` are the names of the databases, and
-/// `shards` those of the shards.
+/// Describes the metrics to the recorder, as the transport and the listener do with theirs, and starts all counters.
+/// `databases` are the names of the databases, and `shards` those of the shards.
 pub fn begin(databases: Vec<String>, shards: Vec<String>) {
     let values = [("database", databases), ("shard", shards)];
-    for metric in all() {
-        metric.describe();
-        metric.begin(&values);
-    }
+    METRICS.iter().for_each(Metric::describe);
+    all().for_each(|metric| metric.begin(&values));
     ::metrics::gauge!("noetl_build_info", "version" => crate::VERSION).set(1);
 }

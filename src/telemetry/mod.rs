@@ -180,7 +180,8 @@ mod tests {
         let every = Duration::from_millis(1);
         let folding = keep_small(metrics, every, stop.clone());
         let recording = async {
-            let histogram = ::metrics::with_local_recorder(&recorder, || ::metrics::histogram!("seconds"));
+            let histogram =
+                ::metrics::with_local_recorder(&recorder, || ::metrics::histogram!("noetl_tailer_batch_events"));
             let before = resident_kib();
             // 16 million samples take 128 MiB and more if they are kept.
             for _ in 0..1_600 {

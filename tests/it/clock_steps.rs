@@ -31,6 +31,19 @@ async fn a_lease_of_a_dead_leader_that_ends_in_an_hour_is_taken_over() {
     assert_eq!(deployment.epoch().await, 1);
 }
 
+/// The clock is an hour slower than the one that the last leader saw, as that of a standby may be.
+#[tokio::test]
+async fn a_lease_that_was_released_in_the_future_is_taken() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    assert!(server.stop().await.success());
+    run(&mut deployment.shard(0).await, "UPDATE noetl.tail_cursor SET updated_at = now() + interval '1 hour'").await;
+    let _next = deployment.replica().await;
+    deployment.commit(7, 1..=10).await;
+    every_event_is_stored_once(&deployment).await;
+}
+
 /// Two replicas run while the clock steps back and forward. Each event is published once, and one of them leads.
 #[tokio::test]
 async fn steps_of_the_clock_while_two_replicas_run_lose_and_repeat_no_event() {

@@ -3,17 +3,15 @@
 #![allow(clippy::float_cmp, reason = "the values of these metrics are whole numbers")]
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres, sleep_in_scenario};
+use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, limit_files, own_postgres, sleep_in_scenario};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 use tempfile::NamedTempFile;
-use tokio::process::Command;
 
+use super::dependencies::broker::broker;
 use super::shard_down::{subscriptions, with_own_shard};
 
 fn operations(operation: &str, outcome: &str) -> String {
@@ -133,18 +131,6 @@ async fn sighup_reads_the_filter_of_the_log_again_and_each_line_is_json() {
     }
 }
 
-/// Limits the size of the files that the sessions of a PostgreSQL server write from now on. A write that crosses the limit
-/// is short, which is a full disk for PostgreSQL.
-async fn limit_files(data: &Path, bytes: &str) {
-    let pid = std::fs::read_to_string(data.join("postmaster.pid")).unwrap();
-    // Only the server's own user may limit it.
-    let owner = data.metadata().unwrap();
-    let mut command = Command::new("prlimit");
-    command.args(["--pid", pid.lines().next().unwrap(), &format!("--fsize={bytes}:")]);
-    command.uid(owner.uid()).gid(owner.gid());
-    assert!(command.status().await.unwrap().success());
-}
-
 /// Returns the lines of a log with a text.
 fn lines(log: &NamedTempFile, text: &str) -> Vec<String> {
     let log = std::fs::read_to_string(log.path()).unwrap();
@@ -160,7 +146,7 @@ async fn a_full_disk_shows_as_a_database_that_is_not_available_for_as_long_as_it
     deployment.migrate().await;
     let data = folder.path().join("postgres/data");
     // Files of the write-ahead log have 16 MiB.
-    limit_files(&data, &((16 << 20) + 1000).to_string()).await;
+    limit_files(&data, Some((16 << 20) + 1000)).await;
     let log = NamedTempFile::new().unwrap();
     let mut command = deployment.command("serve");
     command.env("NOETL_LOG_FORMAT", "json").stderr(log.reopen().unwrap());
@@ -195,7 +181,7 @@ async fn a_full_disk_shows_as_a_database_that_is_not_available_for_as_long_as_it
     assert!(!said.is_empty() && said.len() <= 20, "{} lines: {said:#?}", said.len());
     eventually("the number of repetitions", async || lines(&log, "a line was repeated").first().cloned()).await;
 
-    limit_files(&data, "unlimited").await;
+    limit_files(&data, None).await;
     let mut admin = PgConnection::connect(&own.dsn("postgres")).await.unwrap();
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'own'";
     sqlx::query(end).execute(&mut admin).await.unwrap();
@@ -268,7 +254,7 @@ async fn lag(servers: &[Server; 2]) -> f64 {
     servers[0].metric(name).await.max(servers[1].metric(name).await)
 }
 
-/// Starts two replicas and executions that a broker in this state can't publish, and returns the leaders that are seen.
+/// Checks that one of two replicas stays the leader, and shows the events that wait, while the broker is broken.
 async fn leaders_without_broker(breaking: impl AsyncFn(&mut Deployment), mending: impl AsyncFn(&mut Deployment)) {
     let mut deployment = Deployment::start(1).await;
     let servers = [deployment.replica().await, deployment.replica().await];
@@ -281,7 +267,7 @@ async fn leaders_without_broker(breaking: impl AsyncFn(&mut Deployment), mending
         assert_eq!(payload["outcome"], "STARTED", "{payload}");
     }
     eventually("the lag shows", async || (lag(&servers).await >= 20.0).then_some(())).await;
-    let seen = holders(&deployment, Duration::from_secs(15)).await;
+    let seen = holders(&deployment, Duration::from_secs(10)).await;
     assert_eq!(seen.len(), 1, "{seen:?}");
     assert!(lag(&servers).await >= 20.0);
     mending(&mut deployment).await;
@@ -298,4 +284,51 @@ async fn one_replica_stays_the_leader_and_shows_the_lag_while_the_broker_is_gone
 async fn one_replica_stays_the_leader_and_shows_the_lag_while_the_broker_hangs() {
     let hangs = async |deployment: &mut Deployment| deployment.nats.pause().await;
     leaders_without_broker(hangs, async |deployment| deployment.nats.resume()).await;
+}
+
+/// The leader may be hindered by its own rights at the broker, which another replica does not share.
+#[tokio::test]
+async fn a_leader_that_can_t_publish_gives_way_to_another_replica() {
+    let deployment = Deployment::start(1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let users = "authorization { users: [
+        { user: all, password: x }
+        { user: mute, password: x, permissions: { publish: { deny: \"noetl.events.>\" } } } ] }";
+    let (_broker, port) = broker(folder.path(), users);
+    let as_user = |user: &str| format!("nats://{user}:x@127.0.0.1:{port}");
+    let mute = deployment.replica_with(&[("NOETL_NATS_URL", &as_user("mute"))]).await;
+    eventually("the replica leads", async || deployment.leader(0).await).await;
+    mute.register_entry("process", &json!({ "kind": "playbook" })).await;
+    let other = deployment.replica_with(&[("NOETL_NATS_URL", &as_user("all"))]).await;
+    mute.execute(json!({ "path": "process" })).await;
+    eventually("the event is published", async || {
+        (other.metric("noetl_tailer_published_total{shard=\"0\"}").await >= 1.0).then_some(())
+    })
+    .await;
+}
+
+/// The broker takes the replica's requests for messages and delivers none.
+#[tokio::test]
+async fn a_live_feed_that_gets_no_messages_of_its_stream_is_interrupted_again_and_again() {
+    let mut deployment = Deployment::start(1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let users = "authorization { users: [
+        { user: all, password: x }
+        { user: deaf, password: x, permissions: { publish: { deny: \"$JS.API.CONSUMER.MSG.NEXT.noetl_events.>\" } } } ] }";
+    let (_broker, port) = broker(folder.path(), users);
+    let as_user = |user: &str| format!("nats://{user}:x@127.0.0.1:{port}");
+    deployment.env.push(("NOETL_NATS_URL".to_owned(), as_user("all")));
+    let publishes = deployment.replica().await;
+    publishes.register_entry("process", &json!({ "kind": "playbook" })).await;
+    publishes.execute(json!({ "path": "process" })).await;
+    let published = "noetl_tailer_published_total{shard=\"0\"}";
+    eventually("the stream exists", async || (publishes.metric(published).await >= 1.0).then_some(())).await;
+    let deaf = deployment.replica_with(&[("NOETL_NATS_URL", &as_user("deaf")), ("NOETL_PROJECTOR", "false")]).await;
+    let mut live = deaf.live("subscription { events { __typename } }", json!({})).await;
+    assert_eq!(live.next().await.unwrap()["events"]["__typename"], "CaughtUp");
+    publishes.execute(json!({ "path": "process" })).await;
+    eventually("the live feed is interrupted", async || {
+        (deaf.metric("noetl_stream_interruptions_total{shard=\"0\"}").await >= 5.0).then_some(())
+    })
+    .await;
 }

@@ -1,9 +1,11 @@
 //! After the broker lost messages, connected and returning readers get a `StreamGap` and every event.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures::future::join_all;
 use noetl_testkit::feed::{Reader, insert};
+use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::writer::Writer;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
@@ -206,4 +208,32 @@ async fn a_reader_whose_events_were_dropped_by_retention_gets_a_gap() {
     for reader in [&mut first, &mut middle, &mut last] {
         assert!(reader.until_seen([(execution, 12)]).await, "the feed ended");
     }
+}
+
+/// To find the beginning of the epoch, the reader's replica sends requests one after the other, together for longer than
+/// an answer of the broker may take.
+#[tokio::test]
+async fn a_reader_crosses_an_epoch_through_a_slow_network() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    deployment.commit(7, 1..=1000).await;
+    let committed = deployment.committed().await;
+    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    reader.until_seen(committed.clone()).await;
+    let (context, _) = deployment.stream(0).await;
+    context.delete_stream("noetl_events").await.unwrap();
+    server.until_feed_epoch(2).await;
+    deployment.commit(7, 1001..=1001).await;
+    let committed = deployment.committed().await;
+    deployment.until_published(committed.len()).await;
+
+    let network = Proxy::start(deployment.nats.port()).await;
+    let broker = format!("nats://127.0.0.1:{}", network.port);
+    let only_reads =
+        [("NOETL_NATS_URL", &*broker), ("NOETL_EVENT_STREAM_ENABLED", "false"), ("NOETL_PROJECTOR", "false")];
+    let slow = deployment.replica_with(&only_reads).await;
+    network.set(ForwardingMode::Delayed(Duration::from_millis(500)));
+    reader.reconnect(&slow).await;
+    reader.until_kept(&committed).await;
 }

@@ -43,15 +43,12 @@ pub async fn total_count(
     list: &impl Countable,
     up_to: Option<i32>,
 ) -> async_graphql::Result<TotalCount> {
-    let limit = match up_to.map(|limit| u32::try_from(limit).ok().filter(|limit| (1..=MAX_COUNT).contains(limit))) {
-        None => DEFAULT_COUNT,
-        Some(Some(limit)) => limit,
-        Some(None) => {
-            let message = format!("upTo must be 1 to {MAX_COUNT}, not {}", up_to.unwrap_or_default());
-            return Err(field_error(Rejection::invalid("upTo", message)));
-        }
-    };
-    let Total { value, capped } = list.total(ctx, limit.into()).await.map_err(field_error)?;
+    let limit = up_to.map_or(i64::from(DEFAULT_COUNT), i64::from);
+    if !(1..=i64::from(MAX_COUNT)).contains(&limit) {
+        let message = format!("upTo must be 1 to {MAX_COUNT}, not {limit}");
+        return Err(field_error(Rejection::invalid("upTo", message)));
+    }
+    let Total { value, capped } = list.total(ctx, limit).await.map_err(field_error)?;
     Ok(TotalCount { value: to_graphql_int(value), capped })
 }
 

@@ -103,7 +103,8 @@ pub struct Created {
     pub start_time: DateTime<Utc>,
 }
 
-/// Age of an id up to which no other writer can have begun its log. The other half of [`BEGINS_AFTER`] is for slow statements.
+/// Age of an id up to which no other writer can have begun its log. The other half of [`BEGINS_AFTER`] is for slow
+/// statements.
 const NEW_FOR: Duration = Duration::from_secs(BEGINS_AFTER.as_secs() / 2);
 
 /// Result of the creation of several executions.
@@ -235,8 +236,8 @@ async fn create_rows(
     statement.fetch_all(executor).await
 }
 
-/// Returns the ids of those executions whose logs have events of another tenant. This is a statement of its own, because one
-/// that names the table of events opens all its partitions.
+/// Returns the ids of those executions whose logs have events of another tenant. This is a statement of its own, because
+/// one that names the table of events opens all its partitions.
 async fn with_events_of_others(
     executor: impl Executor<'_, Database = Postgres>,
     creations: &[&Creation],

@@ -1,4 +1,4 @@
-//! How connections log in to a database.
+//! The login of connections to a database.
 
 use std::path::Path;
 use std::sync::Arc;

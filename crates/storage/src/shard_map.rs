@@ -60,8 +60,12 @@ impl Databases {
     /// `now`. Returns whether buckets are being moved.
     pub async fn watch_map(&self, now: DateTime<Utc>) -> Result<bool, StorageError> {
         let stored = watch(self.cluster()).await?;
-        if stored.version > self.map().version() {
+        let used = self.map().version();
+        if stored.version > used {
             self.refresh_map().await?;
+        } else if stored.version < used {
+            let stored = stored.version;
+            tracing::warn!(stored, used, "the cluster database was restored while this server ran; restart the server");
         }
         self.confirm_map(now);
         Ok(stored.moving)

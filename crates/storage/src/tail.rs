@@ -196,8 +196,8 @@ async fn skip_moved(connection: &mut PgConnection) -> sqlx::Result<bool> {
 }
 
 /// Takes the lease for `seconds` if it has expired or `owner` holds it, and raises the fence. `Ok(None)`: another owner
-/// holds it, or released it less than `patience` seconds ago. A lease that ends later than any replica could have set it was set before the clock stepped back, so it
-/// counts as expired.
+/// holds it, or released it less than `patience` seconds ago. Times that no replica could have set yet were set before the
+/// clock stepped back, as in a standby with a slower clock, and do not count.
 #[tracing::instrument(level = "debug", name = "sql.tail.acquire", skip_all, fields(database = %shard.name()))]
 pub async fn acquire(
     shard: &Database,
@@ -211,7 +211,8 @@ pub async fn acquire(
                database_oid = coalesce(database_oid, here.oid)
            FROM pg_control_system() AS control,
                 (SELECT oid FROM pg_database WHERE datname = current_database()) AS here
-           WHERE lease_until < now() AND cursor.updated_at <= now() - make_interval(secs => $3)
+           WHERE lease_until < now()
+                 AND (cursor.updated_at <= now() - make_interval(secs => $3) OR cursor.updated_at > now())
               OR lease_until > now() + 2 * make_interval(secs => $2) OR lease_owner = $1
            RETURNING fence, origin::text AS "origin!", done::text AS "done!", target::text, batch, batch_id, feed_epoch,
                      last_sequence, stream_created, feed_id, overlap_from, discard_from, discard_to,
@@ -303,7 +304,11 @@ pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Resul
 /// Stores the reason that the leader can't publish now. It keeps the lease. Has no effect if the fence was raised.
 #[tracing::instrument(level = "debug", name = "sql.tail.note_error", skip_all, fields(database = %shard.name(), fence))]
 pub async fn note_error(shard: &Database, fence: i64, error: &str) -> Result<(), StorageError> {
-    let update = sqlx::query!("UPDATE noetl.tail_cursor SET last_error = $2 WHERE fence = $1", fence, error);
+    let update = sqlx::query!(
+        "UPDATE noetl.tail_cursor SET last_error = $2 WHERE fence = $1 AND last_error IS DISTINCT FROM $2",
+        fence,
+        error,
+    );
     shard.run(update.execute(shard.leases())).await?;
     Ok(())
 }

@@ -12,11 +12,17 @@ impl Deployment {
 
     /// Starts such a replica with additional settings.
     pub async fn replica_an_hour_behind_with(&self, settings: &[(&str, &str)]) -> Server {
-        let library = faketime().expect("libfaketime is missing; `scripts/prepare test` installs it");
-        let preload = library.to_str().unwrap();
-        let clock = [("LD_PRELOAD", preload), ("FAKETIME", "-3600"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
+        let clock = slow_clock();
+        let clock = clock.each_ref().map(|(name, value)| (*name, value.as_str()));
         self.replica_with(&[&clock, settings].concat()).await
     }
+}
+
+/// Returns the environment of a process whose wall clock is one hour slow.
+pub fn slow_clock() -> [(&'static str, String); 3] {
+    let library = faketime().expect("libfaketime is missing; `scripts/prepare test` installs it");
+    let preload = library.to_str().unwrap().to_owned();
+    [("LD_PRELOAD", preload), ("FAKETIME", "-3600".to_owned()), ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned())]
 }
 
 fn faketime() -> Option<PathBuf> {

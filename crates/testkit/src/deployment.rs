@@ -38,8 +38,8 @@ impl Deployment {
     /// Creates migrated databases without rows, and starts a broker. With 0 shards, the cluster database is the only
     /// shard. The databases are copies, so all deployments with the same number of shards have one identity.
     pub async fn start(shards: usize) -> Self {
-        let template = Self::migrated_template(shards).await;
-        Self::with_databases(&shared_server(), &vec![shared_server().as_str(); shards], Some(&template)).await
+        let (server, template) = (shared_server(), Self::migrated_template(shards).await);
+        Self::with_databases(&server, &vec![server.as_str(); shards], Some(&template)).await
     }
 
     /// Returns the beginning of the names of databases on the shared server that are a deployment without rows. The first
@@ -67,7 +67,8 @@ impl Deployment {
 
     /// Creates the same deployment with empty databases, for tests that prepare the databases before the migration.
     pub async fn unmigrated(shards: usize) -> Self {
-        Self::with_databases(&shared_server(), &vec![shared_server().as_str(); shards], None).await
+        let server = shared_server();
+        Self::with_databases(&server, &vec![server.as_str(); shards], None).await
     }
 
     /// Creates a deployment as [`Self::start`] does, with its databases on the given PostgreSQL server.

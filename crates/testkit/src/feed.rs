@@ -156,17 +156,20 @@ impl Reader {
     /// Reads until a client that handles the gaps of new epochs has exactly the given events. Fails if it has one twice,
     /// or if no further event is delivered for [`WAIT_TIMEOUT`].
     pub async fn until_kept(&mut self, committed: &BTreeSet<Key>) {
-        let has_all = |kept: &[(u64, u64, Key)]| {
-            kept.len() >= committed.len() && kept.iter().map(|kept| kept.2).collect::<BTreeSet<_>>() == *committed
-        };
         let mut give_up = tokio::time::Instant::now() + WAIT_TIMEOUT;
-        while !has_all(&self.kept) {
+        while !self.keeps(committed) {
             let Ok(Some(item)) = tokio::time::timeout_at(give_up, self.step()).await else { break };
             if item["__typename"] == "EventDelivery" {
                 give_up = tokio::time::Instant::now() + WAIT_TIMEOUT;
             }
         }
         self.assert_kept_exactly(committed);
+    }
+
+    /// Returns whether a client that handles the gaps of new epochs has these events and no others.
+    pub fn keeps(&self, committed: &BTreeSet<Key>) -> bool {
+        let kept = || self.kept.iter().map(|(_, _, key)| *key);
+        kept().len() >= committed.len() && kept().collect::<BTreeSet<_>>() == *committed
     }
 
     /// Reads until one more event was delivered. Returns `false` if the connection ends before, and `None` after

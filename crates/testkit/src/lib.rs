@@ -43,10 +43,11 @@ pub mod worker;
 pub mod writer;
 
 pub use broker_store::copy_folder;
+pub use clock::slow_clock;
 pub use database_rows::{LifecycleEvent, QUIET};
 pub use deployment::Deployment;
 pub use live::{Handshake, Live};
-pub use postgres::{NOT_DURABLE, own_postgres};
+pub use postgres::{NOT_DURABLE, limit_files, own_postgres};
 pub use server::{Server, binary, capitalized, execute_input, sleep_in_scenario};
 pub use tokens::TokenFile;
 pub use watched_check::Checked;

@@ -67,6 +67,23 @@ impl Recorder {
         }
     }
 
+    /// Records until a client that handles the gaps of new epochs has exactly the given events. Fails if it has one twice,
+    /// or if it lacks some after [`WAIT_TIMEOUT`].
+    pub async fn record_until_kept(&mut self, committed: &BTreeSet<Key>) {
+        let give_up = tokio::time::Instant::now() + WAIT_TIMEOUT;
+        while !self.reader.keeps(committed) && tokio::time::Instant::now() < give_up {
+            if !self.step().await {
+                self.reconnect_to_random_replica().await;
+            }
+        }
+        self.reader.assert_kept_exactly(committed);
+    }
+
+    /// Returns the gaps so far.
+    pub fn gaps(&self) -> &[Value] {
+        &self.gaps
+    }
+
     /// Returns the events that were delivered since the recorder was opened, to watch them while it records.
     pub fn delivered(&self) -> Arc<Mutex<Vec<Key>>> {
         Arc::clone(&self.delivered)

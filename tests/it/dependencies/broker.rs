@@ -14,7 +14,7 @@ use super::database::serves;
 use super::jwt::operated;
 
 /// Starts a broker with JetStream and the given additional configuration. Returns its process and port.
-fn broker(folder: &Path, configuration: &str) -> (Child, u16) {
+pub fn broker(folder: &Path, configuration: &str) -> (Child, u16) {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let file = folder.join("nats.conf");
     let store = folder.join("store").display().to_string();

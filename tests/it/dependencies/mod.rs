@@ -1,6 +1,6 @@
 //! Databases and brokers that require TLS and a login.
 
-mod broker;
+pub mod broker;
 mod database;
 mod jwt;
 

@@ -20,9 +20,9 @@ pub struct EventMutation;
 #[Object]
 impl EventMutation {
     /// Stores events of workers. The mutation is idempotent: events that are already stored with the same content are
-    /// skipped and counted. An event whose id is stored with other content is refused with `EVENT_ID_CONFLICT`. An event of an execution that does not
-    /// exist is refused with `NOT_FOUND`, until a minute after the time of the execution's id. Only callers with the
-    /// capability `IMPORT` can send it at once.
+    /// skipped and counted. An event whose id is stored with other content is refused with `EVENT_ID_CONFLICT`.
+    /// An event of an execution that does not exist is refused with `NOT_FOUND`, until a minute after the time of the
+    /// execution's id. Only callers with the capability `IMPORT` can send it at once.
     #[graphql(guard = "PROJECT")]
     async fn project_events(
         &self,

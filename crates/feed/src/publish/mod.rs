@@ -2,6 +2,7 @@
 //! event once, in order; every publish names the sequence that it must follow.
 
 mod acks;
+mod batches;
 pub mod error;
 mod idle;
 pub mod inspection;

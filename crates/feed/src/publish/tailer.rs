@@ -1,44 +1,33 @@
-//! Publishing of a shard's committed events, by one leader per shard in the whole deployment.
+//! One leader per shard in the whole deployment, which publishes the shard's committed events ([`super::batches`]).
 //!
-//! In each turn the leader finds the committed events, fixes the batch in the cursor row, appends it to the stream, and
-//! marks it as done. The fence in every cursor write and the expected sequence in every publish make a stale leader
-//! harmless; the lease only decides which replica tries. After a takeover, and after any failure, the stream's last
-//! message shows how much of the fixed batch is stored, and the leader appends the rest.
+//! The lease only decides which replica tries: the fence in every cursor write and the expected sequence in every publish
+//! make a stale leader harmless. While the broker does not work, the leader stays the same, and shows the lag.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::connection::State;
-use futures::{StreamExt, future};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::publish::error::{PublishError, StandBack};
-use crate::publish::idle::{Idle, StreamCheck};
 use crate::publish::leader::Leader;
-use crate::publish::notice::ForeignMessages;
-use crate::publish::overlap::{Skipped, discard};
-use crate::publish::publisher::{Batch, Publisher, Resume, StreamEnd, StreamSettings};
-use crate::publish::repeated::LastFailure;
+use crate::publish::publisher::StreamSettings;
+use crate::publish::repeated::Failures;
 use crate::publish::rivals::Rivals;
 use crate::wake_ups;
 use crate::wire::names::StreamNames;
-use noetl_domain::event::EventKey;
 use noetl_domain::shard::ShardIndex;
-use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_runtime::causes::WithCauses;
 use noetl_runtime::wake::WakeUps;
 use noetl_storage::error::StorageError;
 use noetl_storage::pools::Database;
 use noetl_storage::tail::{self, TailCursor};
-use noetl_storage::tail_pages::BatchRead;
-use noetl_storage::tail_session::TailSession;
 use noetl_storage::triggers;
 
 /// Duration of the lease. After a leader is killed, another replica takes over within this time plus one
 /// [`STANDBY_POLL`].
-const LEASE: Duration = Duration::from_secs(3);
+pub(super) const LEASE: Duration = Duration::from_secs(3);
 /// Interval at which the leader renews its lease.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// Interval at which the lag is reported as metrics.
@@ -47,18 +36,17 @@ const REPORT_EVERY: Duration = Duration::from_secs(5);
 const STANDBY_POLL: Duration = Duration::from_secs(1);
 /// Pause after a failure. It is shorter than [`LEASE`], so a leader that keeps its lease continues.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
-/// Pause of a leader that has lost its connection to the broker, so that a replica which has one can take the lease.
-const WITHOUT_BROKER: Duration = Duration::from_secs(2);
-/// Time for which the lease must have been free before a replica takes it that has no connection to the broker either.
+/// Time after which a leader that the broker hinders gives way: the cause may be its own, such as its rights there.
+const KEEP_FOR: Duration = Duration::from_secs(20);
+/// Pause of a leader that gives way to a replica that can publish. It is longer than [`STANDBY_POLL`].
+const GIVE_WAY: Duration = Duration::from_secs(2);
+/// Time for which the lease must have been free before a replica without a connection to the broker takes it. It is longer
+/// than [`GIVE_WAY`], so the last leader is the next one if no replica has a connection.
 const FREE_FOR: Duration = Duration::from_secs(5);
 /// Interval of the checks whether a leader that stands back may publish.
 const STAND_BACK: Duration = Duration::from_secs(2);
 /// Time without progress after which a leader whose publishes are refused gives up, so that the cursor shows the reason.
-const REFUSED_FOR: Duration = Duration::from_secs(10);
-/// Longest pause before a refused publish is tried again. The first attempt follows at once.
-const MAX_REFUSED_PAUSE: Duration = Duration::from_millis(50);
-/// Interval at which the connection to the broker is checked.
-const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+pub(super) const REFUSED_FOR: Duration = Duration::from_secs(10);
 
 /// Settings of a tailer.
 #[derive(Debug, Clone, Copy)]
@@ -120,7 +108,7 @@ pub(super) enum LeadershipLost {
 }
 
 impl LeadershipLost {
-    /// Returns whether the broker is the cause, which hinders every other replica as well.
+    /// Returns whether the broker is the cause, which most often hinders every other replica as well.
     fn is_of_broker(&self) -> bool {
         match self {
             Self::BrokerLost | Self::Reconnected | Self::Refused { .. } | Self::Publish(_) => true,
@@ -133,7 +121,7 @@ impl Tailer {
     /// Publishes as the leader, or stands by, until `stop`. Then releases the lease.
     pub async fn run(self, stop: CancellationToken) {
         self.show_leadership(false);
-        let (mut begun, mut led, mut failures) = (false, false, LastFailure::default());
+        let (mut begun, mut led, mut failures) = (false, false, Failures::default());
         let mut reports = interval(REPORT_EVERY);
         reports.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !stop.is_cancelled() {
@@ -160,7 +148,12 @@ impl Tailer {
                     self.stand_by(&stop).await;
                 }
                 Err(error) => {
-                    tracing::debug!(shard = self.shard, %error, "the lease can't be requested now");
+                    // The failures of a database that is down are logged elsewhere.
+                    if self.database.health().down.is_some() {
+                        tracing::debug!(shard = self.shard, %error, "the lease can't be requested now");
+                    } else {
+                        tracing::warn!(shard = self.shard, %error, "the lease of a feed can't be requested now");
+                    }
                     pause(AFTER_FAILURE, &stop).await;
                 }
             }
@@ -182,12 +175,12 @@ impl Tailer {
         }
     }
 
-    /// Publishes until `stop`, or until this leader must stop. After a failure of the broker it keeps the lease, unless
-    /// another replica may be connected to the broker and this one is not.
+    /// Publishes until `stop`, or until this leader must stop. After a failure of the broker it keeps the lease for
+    /// [`KEEP_FOR`], unless it has lost its connection to the broker.
     async fn lead(
         &self,
         cursor: TailCursor,
-        failures: &mut LastFailure,
+        failures: &mut Failures,
         reports: &mut Interval,
         stop: &CancellationToken,
     ) {
@@ -214,7 +207,7 @@ impl Tailer {
         }
         let reason = outcome.as_ref().map(ToString::to_string);
         let of_broker = outcome.as_ref().is_some_and(LeadershipLost::is_of_broker);
-        if of_broker && self.is_connected() {
+        if of_broker && self.is_connected() && !failures.have_lasted(KEEP_FOR) {
             if let Err(error) = tail::note_error(&self.database, fence, reason.as_deref().unwrap_or_default()).await {
                 tracing::debug!(shard = self.shard, %error, "the reason of the failure was not stored");
             }
@@ -223,7 +216,7 @@ impl Tailer {
                 return;
             }
         }
-        // Without a connection to the broker, this replica shows the lag until another one is the leader.
+        // A leader that gives way shows the lag until another replica is the leader.
         if !of_broker || stop.is_cancelled() {
             self.show_leadership(false);
         }
@@ -236,7 +229,7 @@ impl Tailer {
                 metrics::counter!("noetl_tailer_stood_back_total", &labels).increment(1);
                 pause(STAND_BACK, stop).await;
             }
-            Some(_) if of_broker => pause(WITHOUT_BROKER, stop).await,
+            Some(_) if of_broker => pause(GIVE_WAY, stop).await,
             Some(_) => pause(AFTER_FAILURE, stop).await,
             None => {}
         }
@@ -324,224 +317,6 @@ impl Tailer {
             );
         }
         Ok(())
-    }
-
-    async fn publish(&self, cursor: TailCursor) -> Result<std::convert::Infallible, LeadershipLost> {
-        let mut session = TailSession::open(Arc::clone(&self.database), cursor.fence).await?;
-        let settings = self.settings;
-        let (client, names) = (self.client.clone(), self.names.clone());
-        let feed = cursor.owner.feed;
-        let mut publisher = Publisher::open(client, self.shard, feed, names, settings.stream, settings.batch).await?;
-        let mut connects = self.connects();
-        let epoch = cursor.feed_epoch;
-        let (mut cursor, mut end) = self.recover(&publisher, cursor).await?;
-        let mut skip = Skipped::read(&publisher, cursor.overlap).await?;
-        metrics::counter!("noetl_tailer_takeovers_total", "shard" => self.shard.to_string()).increment(1);
-        // After a rewind, only the batch gone back to and the next one can hold events that were published before.
-        let again = if cursor.feed_epoch > epoch { cursor.batch + 1 } else { 0 };
-        let (mut idle, mut foreign) = (Idle::new(settings.poll), ForeignMessages::new(publisher.stream_name()));
-        let (mut check, mut works) = (StreamCheck::new(), false);
-        let mut noetl_publishes = session.noetl_publishes().await?;
-        loop {
-            // After a reconnect the broker may have lost data, so the stream is checked even if nothing was committed.
-            let seen = self.connects();
-            if seen != connects {
-                (connects, end) = (seen, self.look_again(&publisher, &cursor).await?);
-            }
-            if let Some(target) = cursor.target.clone() {
-                let mut turn = Turn {
-                    publisher: &mut publisher,
-                    session: &mut session,
-                    foreign: &mut foreign,
-                    again,
-                    noetl_publishes,
-                    skip: &skip,
-                };
-                let finished = tokio::select! {
-                    finished = self.finish_batch(&mut turn, &cursor, target.clone(), end) => finished?,
-                    () = self.reconnected(connects) => return Err(LeadershipLost::Reconnected),
-                };
-                if finished.events > 0 {
-                    // No later batch contains an event that was skipped.
-                    (cursor.overlap, skip) = (None, Skipped::default());
-                }
-                (cursor.done, cursor.target) = (target, None);
-                cursor.last_sequence = finished.sequence.cast_signed();
-                end = StreamEnd::at(finished.sequence);
-                idle.over();
-            }
-            if let Some(next) = session.committed_since(&cursor.done).await? {
-                // The batch begins after this sequence, so older messages are never searched for it.
-                cursor.last_sequence = end.sequence.cast_signed();
-                let fixed = session.fix_target(&next, cursor.last_sequence).await?;
-                let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
-                (cursor.batch, cursor.batch_id, noetl_publishes) =
-                    (fixed.number, Some(fixed.id), fixed.noetl_publishes);
-                (cursor.done, cursor.target, end) =
-                    (next.done, Some(next.target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
-            } else {
-                if !works {
-                    // A batch removes the error of an earlier leadership. Nothing is left to publish, so none does.
-                    tail::clear_error(&self.database, cursor.fence).await?;
-                    works = true;
-                }
-                self.wait(&mut idle).await;
-                if check.is_due() {
-                    self.check_stream(&publisher, &cursor).await?;
-                }
-            }
-        }
-    }
-
-    /// Returns the number of times that the client has connected to the broker.
-    fn connects(&self) -> u64 {
-        self.client.statistics().connects.load(Ordering::Relaxed)
-    }
-
-    /// Waits until the client has reconnected to the broker.
-    async fn reconnected(&self, connects: u64) {
-        while self.connects() == connects {
-            sleep(CONNECTION_CHECK_INTERVAL).await;
-        }
-    }
-
-    /// Waits for a wake-up, or until it is time to poll again.
-    async fn wait(&self, idle: &mut Idle) {
-        tokio::select! {
-            () = self.local.feed_woken(self.shard) => idle.over(),
-            () = self.remote.feed_woken(self.shard) => idle.over(),
-            () = sleep(idle.wait()) => {}
-        }
-    }
-
-    /// Appends the events of the fixed batch that are not in the stream yet, retries if the broker refuses them, and
-    /// marks the batch as done.
-    async fn finish_batch(
-        &self,
-        turn: &mut Turn<'_>,
-        cursor: &TailCursor,
-        target: TxSnapshot,
-        mut end: StreamEnd,
-    ) -> Result<FinishedBatch, LeadershipLost> {
-        let (number, done) = (cursor.batch, cursor.done.clone());
-        let discard = cursor.overlap.and_then(discard);
-        let (epoch, id) = (cursor.feed_epoch, cursor.batch_id);
-        let batch = Batch { epoch, number, id, done, target, owner: cursor.owner, discard };
-        let skip = turn.skip;
-        let mut distinct = turn.noetl_publishes.then_some(0);
-        let (mut reached, mut since, mut refusals) = (0, Instant::now(), 0);
-        loop {
-            turn.foreign.found(self.shard, end.foreign);
-            let BatchProgress { index, behind, gone } = BatchProgress::of(&end, number);
-            if index > reached {
-                (reached, since, refusals) = (index, Instant::now(), 0);
-            }
-            let events = turn.session.read_batch(BatchRead {
-                done: &batch.done,
-                target: &batch.target,
-                behind,
-                before: behind.map_or(0, |_| index),
-                payload_limit: turn.publisher.payload_limit(),
-                in_flight: u64::try_from(self.settings.batch).unwrap_or(u64::MAX),
-            });
-            let events = events.filter(|event| future::ready(!skip.contains(event)));
-            let events = events.skip(usize::try_from(gone).unwrap_or(usize::MAX));
-            let from = Resume { index, after: end.sequence, distinct };
-            match turn.publisher.append(&batch, events, from).await {
-                Ok(sequence) => {
-                    let appended = sequence - end.sequence;
-                    self.complete(turn, number, sequence, index, appended).await?;
-                    return Ok(FinishedBatch { sequence, events: index + appended });
-                }
-                Err(error @ PublishError::OutOfStep) => {
-                    tracing::debug!(shard = self.shard, batch = number, after = end.sequence, index, %error, "tries again");
-                    metrics::counter!("noetl_tailer_refused_total", "shard" => self.shard.to_string()).increment(1);
-                    if since.elapsed() > REFUSED_FOR {
-                        return Err(LeadershipLost::Refused { stream: turn.publisher.stream_name() });
-                    }
-                    sleep(MAX_REFUSED_PAUSE.min(Duration::from_millis(refusals))).await;
-                    refusals = 2 * refusals + 1;
-                }
-                // Earlier messages of this attempt may be duplicates too: not each has an acknowledgement of its own.
-                Err(PublishError::Duplicate(sequence)) => {
-                    distinct = Some(distinct.map_or(sequence, |first| first.min(sequence)));
-                }
-                Err(error) => return Err(error.into()),
-            }
-            if !tail::renew(&self.database, cursor.fence, LEASE.as_secs_f64()).await? {
-                return Err(LeadershipLost::Fenced);
-            }
-            end = self.look_again(turn.publisher, cursor).await?;
-        }
-    }
-
-    /// Marks a batch as done: `before` of its events were stored earlier, `appended` were appended by this attempt.
-    async fn complete(
-        &self,
-        turn: &mut Turn<'_>,
-        batch: i64,
-        sequence: u64,
-        before: u64,
-        appended: u64,
-    ) -> Result<(), LeadershipLost> {
-        let total = (before + appended).cast_signed();
-        let notice = turn.foreign.text();
-        if !turn.session.complete(sequence.cast_signed(), total, notice.as_deref()).await? {
-            return Err(LeadershipLost::Fenced);
-        }
-        let shard = self.shard.to_string();
-        metrics::counter!("noetl_tailer_published_total", "shard" => shard.clone()).increment(appended);
-        if batch <= turn.again {
-            metrics::counter!("noetl_tailer_republished_total", "shard" => shard.clone()).increment(appended);
-        }
-        metrics::histogram!("noetl_tailer_batch_events", "shard" => shard)
-            .record(f64::from(u32::try_from(total).unwrap_or(u32::MAX)));
-        Ok(())
-    }
-}
-
-/// State of the leader that a turn uses.
-struct Turn<'a> {
-    publisher: &'a mut Publisher,
-    session: &'a mut TailSession,
-    foreign: &'a mut ForeignMessages,
-    /// Number of the last batch that may hold events that were published before.
-    again: i64,
-    /// Whether NoETL's tailer may publish the same events, with the same ids.
-    noetl_publishes: bool,
-    /// Events that another state of the database published.
-    skip: &'a Skipped,
-}
-
-/// A batch that is in the stream and marked as done.
-struct FinishedBatch {
-    /// Last sequence of the stream.
-    sequence: u64,
-    /// Number of its events.
-    events: u64,
-}
-
-/// Progress of a batch in the stream.
-struct BatchProgress {
-    /// Index of the next event in the batch.
-    index: u64,
-    /// Key of the last event that is stored.
-    behind: Option<EventKey>,
-    /// Number of events that were stored and have expired, so that their keys are unknown.
-    gone: u64,
-}
-
-impl BatchProgress {
-    fn of(end: &StreamEnd, batch: i64) -> Self {
-        match &end.last {
-            Some(last) if last.mark.batch == batch => {
-                Self { index: last.mark.index + 1, behind: Some(last.key), gone: 0 }
-            }
-            // The expired messages were the batch's own, unless another client publishes too. In that case the batch is
-            // published from its start: a duplicate is better than a lost event.
-            None if end.foreign.count == 0 => Self { index: end.expired, behind: None, gone: end.expired },
-            _ => Self { index: 0, behind: None, gone: 0 },
-        }
     }
 }
 

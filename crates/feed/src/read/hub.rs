@@ -131,7 +131,12 @@ impl Hub {
             loop {
                 feed.wait_for_reader().await;
                 if let Err(error) = self.follow(shard).await {
-                    tracing::debug!(shard, %error, "the live feed was interrupted and will be retried");
+                    metrics::counter!("noetl_stream_interruptions_total", "shard" => shard.to_string()).increment(1);
+                    if error.missing {
+                        tracing::debug!(shard, %error, "the stream of a live feed does not exist yet");
+                    } else {
+                        tracing::warn!(shard, %error, "a live feed was interrupted and will be retried");
+                    }
                     feed.missing.fetch_or(error.missing, Ordering::Relaxed);
                     sleep(AFTER_FAILURE).await;
                 }
@@ -265,7 +270,9 @@ impl ConsumerCheck<'_> {
         }
         let found = self.stream.extent().await?;
         let shorter = found.last < head.sequence && found.last != self.begun.last;
-        let unseen = found.last > head.sequence.max(self.begun.last);
+        // The last messages of a stream may have been deleted.
+        let unseen =
+            found.last > head.sequence && self.stream.mark_within(head.sequence + 1, found.last + 1).await?.is_some();
         let still = unseen && self.overdue;
         self.overdue = unseen;
         Ok(found.created != self.begun.created || shorter || still)

@@ -176,8 +176,10 @@ async fn start(hub: &Hub, shard: ShardIndex, from: From, head: Position) -> (Pos
 
 /// Waits before a replay is tried again, unless it has advanced. The times of several readers differ.
 async fn wait(error: &ReadError, advanced: bool) {
-    tracing::debug!(%error, advanced, "a replay was interrupted and will be retried");
-    if !advanced {
+    if advanced {
+        tracing::debug!(%error, "a replay was interrupted and continues");
+    } else {
+        tracing::warn!(%error, "a replay was interrupted and will be retried");
         let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
         sleep(AFTER_FAILURE.mul_f64(0.5 + share)).await;
     }

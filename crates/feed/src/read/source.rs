@@ -182,7 +182,7 @@ impl ShardStream {
     }
 
     /// Returns sequence and epoch of the first message with a mark from `from` on, below `end`.
-    async fn mark_within(&self, mut from: u64, end: u64) -> Result<Option<(u64, u32)>, ReadError> {
+    pub(super) async fn mark_within(&self, mut from: u64, end: u64) -> Result<Option<(u64, u32)>, ReadError> {
         while from < end {
             match self.stream.get_first_raw_message_by_subject(&self.subjects, from).await {
                 Ok(message) if message.sequence >= end => break,

@@ -1,6 +1,6 @@
 //! Whole messages: a source executes a playbook with a dedup key, a worker claims the outbox row of the execution, or
-//! reads it from the stream of the relay, reports the events of its steps, and settles the row. All clients use only the API, repeat a request until the
-//! server has carried it out, and vanish at random in the middle of one.
+//! reads it from the stream of the relay, reports the events of its steps, and settles the row. All clients repeat a
+//! request until the server has carried it out, and vanish at random in the middle of one.
 //!
 //! [`Traffic::check`] compares the databases with what the clients were told: each message ran exactly once.
 

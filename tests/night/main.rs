@@ -1,0 +1,149 @@
+//! A night on call: everything that docs/runbook.md names is caused, one after the other, on a deployment with two replicas
+//! and a Prometheus that has the rules of deploy/monitoring with shorter times. `make night` runs it, in about 25 minutes.
+//!
+//! Each step names the alerts that its fault must raise, and fails if one does not fire, or does not end after the fault.
+//! While faults last, whole messages run and readers follow the events. After each of these steps, the databases, the
+//! claims of the workers and the readers are compared: each message ran once, and each reader has each event once. A
+//! line of the log with the same cause may come at most ten times in a step. At the end, each alert of the rules has fired.
+
+#![allow(clippy::disallowed_methods, reason = "tests may use the clock, tasks and the environment directly")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
+
+mod alerts;
+mod limits;
+mod parts;
+mod site;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::future::join_all;
+use noetl_testkit::random::seeded;
+use noetl_testkit::recorder::Recorder;
+use noetl_testkit::traffic::{Size, Traffic};
+use tokio::time::Instant;
+
+use self::alerts::Alerts;
+use self::site::{Site, causes};
+
+const SEED: u64 = 16;
+const RECORDERS: u64 = 2;
+const SIZE: Size = Size { sources: 4, workers: 3, in_flight: 100 };
+/// Time limit of the night.
+const LIMIT: Duration = Duration::from_hours(1);
+/// Alert that the load raises: its workers vanish with their leases at random.
+const BY_LOAD: [&str; 1] = ["NoetlOutboxLeasesExpire"];
+/// Most lines of one cause in the log of one replica in a step.
+const LINES: usize = 10;
+
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    let night = Box::pin(async {
+        let mut night = Night::start().await;
+        parts::replicas(&mut night).await;
+        parts::databases(&mut night).await;
+        parts::broker(&mut night).await;
+        parts::streams(&mut night).await;
+        limits::outbox(&mut night).await;
+        limits::projector(&mut night).await;
+        limits::callers(&mut night).await;
+        limits::others(&mut night).await;
+        night.end().await;
+    });
+    assert!(tokio::time::timeout(LIMIT, night).await.is_ok(), "the night did not end within {LIMIT:?}");
+}
+
+struct Night {
+    site: Site,
+    alerts: Alerts,
+    traffic: Traffic,
+    recorders: Vec<Recorder>,
+    /// Alerts that a step named.
+    caused: BTreeSet<String>,
+    began: Instant,
+}
+
+impl Night {
+    async fn start() -> Self {
+        let site = Site::start().await;
+        let alerts = Alerts::start(&site.ports, &site.token).await;
+        let traffic = Traffic::new(site.replica(0), &site.addresses, SEED, SIZE).await;
+        let mut recorders = Vec::new();
+        for index in 0..RECORDERS {
+            recorders.push(Recorder::open(&site.addresses, seeded(SEED, 1 + index)).await);
+        }
+        let mut night = Self { site, alerts, traffic, recorders, caused: BTreeSet::new(), began: Instant::now() };
+        // Counters begin, so no alert may fire afterwards for their first increase.
+        night.loaded("nothing fails", &[], async |_| {}, async |_| {}).await;
+        night
+    }
+
+    /// Causes a fault under load until the alerts fire, ends it, and checks that each message ran once.
+    async fn loaded(
+        &mut self,
+        what: &str,
+        wanted: &[&str],
+        cause: impl AsyncFnOnce(&mut Site),
+        end: impl AsyncFnOnce(&mut Site),
+    ) {
+        let from = Instant::now();
+        let Self { site, alerts, traffic, recorders, .. } = self;
+        let failing = Box::pin(async {
+            cause(site).await;
+            alerts.until_fired(wanted).await;
+            end(site).await;
+            site.recover().await;
+            alerts.until_quiet(&BY_LOAD).await;
+            traffic.stop();
+        });
+        let running = Box::pin(traffic.run());
+        tokio::select! {
+            _ = join_all(recorders.iter_mut().map(Recorder::record)) => {}
+            _ = async { tokio::join!(running, failing) } => {}
+        }
+        let databases = self.site.databases();
+        databases.until_at_rest().await;
+        self.traffic.check(&databases).await;
+        let committed = databases.committed().await;
+        join_all(self.recorders.iter_mut().map(|recorder| recorder.record_until_kept(&committed))).await;
+        self.ended(what, wanted, from);
+    }
+
+    /// Causes a fault without load until the alerts fire, and ends it.
+    async fn quiet(
+        &mut self,
+        what: &str,
+        wanted: &[&str],
+        cause: impl AsyncFnOnce(&mut Site),
+        end: impl AsyncFnOnce(&mut Site),
+    ) {
+        let from = Instant::now();
+        cause(&mut self.site).await;
+        self.alerts.until_fired(wanted).await;
+        end(&mut self.site).await;
+        self.site.recover().await;
+        self.alerts.until_quiet(&[]).await;
+        self.ended(what, wanted, from);
+    }
+
+    /// Checks the log of a step, and prints what it showed.
+    fn ended(&mut self, what: &str, wanted: &[&str], from: Instant) {
+        let seconds = from.elapsed().as_secs();
+        println!("{what} ({seconds} s)");
+        println!("  alerts: {}", self.alerts.take_fired().into_iter().collect::<Vec<_>>().join(", "));
+        self.caused.extend(wanted.iter().map(|name| (*name).to_owned()));
+        for (cause, count) in causes(&self.site.take_lines()) {
+            println!("  {count} × {}", &cause[..cause.floor_char_boundary(240)]);
+            assert!(count <= LINES, "{count} lines of one cause: {cause}");
+        }
+    }
+
+    /// Checks that each alert was caused, and that the replicas stop.
+    async fn end(mut self) {
+        let missing: Vec<_> = self.alerts.names.difference(&self.caused).collect();
+        assert!(missing.is_empty(), "no step causes {missing:?}");
+        self.site.stop().await;
+        println!("{} alerts were caused in {} s", self.caused.len(), self.began.elapsed().as_secs());
+    }
+}

@@ -1,0 +1,174 @@
+//! Faults of replicas, databases, the broker and its streams, under load.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use noetl_testkit::feed::run;
+use noetl_testkit::proxy::ForwardingMode;
+use noetl_testkit::{limit_files, sleep_in_scenario};
+use sqlx::{Connection, PgConnection};
+
+use super::Night;
+use super::site::{CLUSTER, SHARD, Site, end_sessions};
+
+/// Time of a fault that raises no alert.
+const SHORT: Duration = Duration::from_secs(8);
+/// Maximum number of bytes of a file of PostgreSQL's write-ahead log.
+const WAL_BYTES: u64 = 16 << 20;
+
+async fn nothing(_: &mut Site) {}
+
+pub async fn replicas(night: &mut Night) {
+    let end = async |site: &mut Site| site.start_replica(1, &[]).await;
+    let gone = ["NoetlReplicaDown", "NoetlFewReplicas"];
+    night.loaded("a replica is killed", &gone, async |site| site.kill_replica(1).await, end).await;
+    let again = async |site: &mut Site| {
+        for _ in 0..4 {
+            site.kill_replica(1).await;
+            site.start_replica(1, &[]).await;
+            sleep_in_scenario(Duration::from_secs(3)).await;
+        }
+    };
+    night.loaded("a replica ends again and again", &["NoetlRestarting"], again, nothing).await;
+    let rolled = async |site: &mut Site| {
+        for index in [0, 1] {
+            site.restart_replica(index, &[]).await;
+        }
+    };
+    night.loaded("the replicas are replaced one after the other", &[], rolled, nothing).await;
+    let freeze = async |site: &mut Site| {
+        let url = site.replica(1).url.clone();
+        site.addresses.lock().unwrap().retain(|address| *address != url);
+        site.replica(1).signal(Signal::SIGSTOP);
+    };
+    let thaw = async |site: &mut Site| {
+        site.replica(1).signal(Signal::SIGCONT);
+        let url = site.replica(1).url.clone();
+        site.addresses.lock().unwrap().push(url);
+    };
+    night.loaded("a replica is frozen", &["NoetlReplicaDown"], freeze, thaw).await;
+    let behind = async |site: &mut Site| {
+        site.kill_replica(1).await;
+        site.start_replica_an_hour_behind(1).await;
+        sleep_in_scenario(SHORT).await;
+    };
+    let right = async |site: &mut Site| site.restart_replica(1, &[]).await;
+    night.loaded("the clock of a replica is an hour slow", &[], behind, right).await;
+    let leaders = async |site: &mut Site| {
+        let dsn = site.deployment.shard_dsns[1].clone();
+        site.beside.spawn(async move {
+            let mut shard = PgConnection::connect(&dsn).await.unwrap();
+            loop {
+                run(
+                    &mut shard,
+                    "UPDATE noetl.tail_cursor SET fence = fence + 1, lease_until = now() - interval '1 hour'",
+                )
+                .await;
+                sleep_in_scenario(Duration::from_secs(1)).await;
+            }
+        });
+    };
+    night.loaded("the leases of a feed are taken away", &["NoetlFeedLeaderChanges"], leaders, nothing).await;
+}
+
+pub async fn databases(night: &mut Night) {
+    let killed = async |site: &mut Site| site.databases[SHARD].server.kill_9().await;
+    let restart = async |site: &mut Site| site.databases[SHARD].server.restart().await.unwrap();
+    let down = ["NoetlDatabaseDown", "NoetlFailedOperations"];
+    night.loaded("a shard is killed", &down, killed, restart).await;
+    let frozen = async |site: &mut Site| site.databases[SHARD].server.pause().await;
+    let thaw = async |site: &mut Site| site.databases[SHARD].server.resume();
+    night.loaded("a shard is frozen", &down, frozen, thaw).await;
+    let cut = async |site: &mut Site| site.databases[SHARD].network.set(ForwardingMode::Closed);
+    night.loaded("the network to a shard is cut", &down, cut, nothing).await;
+    let stalled = async |site: &mut Site| site.databases[SHARD].network.set(ForwardingMode::Stalled);
+    night.loaded("the network to a shard forwards nothing", &down, stalled, nothing).await;
+    let full = async |site: &mut Site| limit_files(&site.databases[SHARD].data(), Some(WAL_BYTES / 2)).await;
+    let freed = async |site: &mut Site| {
+        let database = &mut site.databases[SHARD];
+        limit_files(&database.data(), None).await;
+        // A failed write of the log ends PostgreSQL's sessions.
+        if database.admin().await.is_none() {
+            database.server.restart().await.unwrap();
+        }
+    };
+    night.loaded("the disk of a shard is full", &["NoetlDatabaseDown"], full, freed).await;
+    let refused = async |site: &mut Site| site.databases[SHARD].admit("reject").await;
+    let admitted = async |site: &mut Site| site.databases[SHARD].admit("trust").await;
+    night.loaded("a shard refuses the login", &["NoetlDatabaseDown"], refused, admitted).await;
+    let taken = async |site: &mut Site| {
+        let database = &site.databases[SHARD];
+        // Some of the places that a replica loses are taken by its own new sessions.
+        for _ in 0..5 {
+            while let Some(connection) = database.admin().await {
+                site.held.push(connection);
+            }
+            end_sessions(&mut site.held[0]).await;
+        }
+    };
+    night.loaded("other programs hold all connections of a shard", &["NoetlDatabaseDown"], taken, nothing).await;
+    let frozen = async |site: &mut Site| site.databases[CLUSTER].server.pause().await;
+    let thaw = async |site: &mut Site| site.databases[CLUSTER].server.resume();
+    night.loaded("the cluster database is frozen", &["NoetlDatabaseDown"], frozen, thaw).await;
+
+    let long = async |site: &mut Site| {
+        let mut shard = site.deployment.shard(1).await;
+        run(&mut shard, "BEGIN; SELECT pg_current_xact_id()").await;
+        site.held.push(shard);
+    };
+    night.loaded("a transaction stays open", &["NoetlLongTransaction"], long, nothing).await;
+    let prepared = async |site: &mut Site| {
+        let mut shard = site.deployment.shard(1).await;
+        run(&mut shard, "BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten'").await;
+    };
+    let ended = async |site: &mut Site| run(&mut site.deployment.shard(1).await, "ROLLBACK PREPARED 'forgotten'").await;
+    night.loaded("a prepared transaction is forgotten", &["NoetlLongTransaction"], prepared, ended).await;
+    let locked = async |site: &mut Site| {
+        let mut shard = site.deployment.shard(1).await;
+        run(&mut shard, "BEGIN; LOCK TABLE noetl.event, noetl.execution IN ACCESS EXCLUSIVE MODE").await;
+        site.held.push(shard);
+    };
+    let slow = ["NoetlPoolExhausted", "NoetlLatency", "NoetlErrorRate"];
+    night.loaded("another program locks the tables of a shard", &slow, locked, nothing).await;
+}
+
+pub async fn broker(night: &mut Night) {
+    let stopped = ["NoetlBrokerDown", "NoetlFeedLag", "NoetlFeedStopped"];
+    let killed = async |site: &mut Site| site.deployment.nats.kill_9().await;
+    let restart = async |site: &mut Site| site.deployment.nats.restart().await.unwrap();
+    night.loaded("the broker is killed", &stopped, killed, restart).await;
+    let frozen = async |site: &mut Site| site.deployment.nats.pause().await;
+    let thaw = async |site: &mut Site| site.deployment.nats.resume();
+    night.loaded("the broker is frozen", &stopped, frozen, thaw).await;
+    let cut = async |site: &mut Site| site.broker.set(ForwardingMode::Closed);
+    night.loaded("the network to the broker is cut", &stopped, cut, nothing).await;
+    let full = async |site: &mut Site| limit_stream(site, 1, 1).await;
+    let freed = async |site: &mut Site| limit_stream(site, 1, -1).await;
+    let without = ["NoetlFeedLag", "NoetlFeedWithoutLeader"];
+    night.loaded("the stream of a shard is full", &without, full, freed).await;
+}
+
+/// Limits the bytes of a shard's stream; -1 is no limit. A stream that is full refuses messages.
+async fn limit_stream(site: &Site, shard: usize, bytes: i64) {
+    let (context, stream) = site.deployment.stream(shard).await;
+    let mut configuration = stream.cached_info().config.clone();
+    configuration.max_bytes = bytes;
+    context.update_stream(configuration).await.unwrap();
+}
+
+pub async fn streams(night: &mut Night) {
+    let deleted = async |site: &mut Site| {
+        let (_, stream) = site.deployment.stream(1).await;
+        stream.delete_consumer("noetl_graphql_projector").await.unwrap();
+    };
+    night.loaded("the consumer of a projector is deleted", &[], deleted, nothing).await;
+    let deleted = async |site: &mut Site| {
+        let (context, _) = site.deployment.stream(1).await;
+        context.delete_stream("noetl_events_1").await.unwrap();
+    };
+    night.loaded("a stream is deleted", &["NoetlStreamGaps"], deleted, nothing).await;
+    let purged = async |site: &mut Site| {
+        site.deployment.stream(1).await.1.purge().await.unwrap();
+    };
+    night.loaded("a stream is purged", &["NoetlStreamGaps"], purged, nothing).await;
+}
