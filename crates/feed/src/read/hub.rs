@@ -164,7 +164,7 @@ impl Hub {
         self.feed(shard).opener.identify().await;
         let stream = self.feed(shard).opener.open().await?;
         let extent = stream.opened_extent();
-        self.stored(shard).forget_pages();
+        self.stored(shard).forget();
         let mut head = self.find_head(shard, &stream, extent).await?;
         let start = stream.resume(head, extent).await?.min(extent.last);
         let mut messages = stream.follow(start + 1).await?;
@@ -200,7 +200,7 @@ impl Hub {
             }
             if delivered.position.epoch > head.epoch {
                 stream.check_epoch(head, delivered.position).await?;
-                self.stored(shard).forget_pages();
+                self.stored(shard).forget();
             }
             head = delivered.position;
             let bytes = self.feed(shard).ring.put(Arc::new(delivered));

@@ -135,7 +135,7 @@ async fn check_epoch(stored: &StoredFeed, at: Position, next: Position) -> Resul
     }
     let Found { view, found } = stored.first_after(at.epoch).await?;
     if found.is_some_and(|first| first < next.sequence) {
-        stored.forget_pages();
+        stored.forget();
         return Err(view.stream.failed("the first message of an epoch was skipped"));
     }
     Ok(view.extent)

@@ -47,7 +47,15 @@ pub(super) struct StoredFeed {
     waiting: Gauge,
 }
 
-/// Requests of all replays, and the pages that were read last.
+/// First message of a later epoch than `epoch` in a stream that was created at a time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) epoch: u32,
+    pub(super) created: i128,
+    pub(super) first: u64,
+}
+
+/// Requests of all replays, and what was read last.
 #[derive(Debug)]
 pub(super) struct Queues {
     pub(super) views: Requests<(), StreamView>,
@@ -58,6 +66,8 @@ pub(super) struct Queues {
     /// Pages that contain a sequence.
     pub(super) pages: Requests<u64, Arc<Page>>,
     pub(super) cache: PageCache,
+    /// Result of the last search for an epoch, which several requests of a replay need.
+    pub(super) begun: Option<Begun>,
 }
 
 impl StoredFeed {
@@ -69,6 +79,7 @@ impl StoredFeed {
             times: Requests::default(),
             pages: Requests::default(),
             cache: PageCache::new(capacity),
+            begun: None,
         };
         let waiting = metrics::gauge!("noetl_stream_replays_waiting");
         Self { shard, queues: Mutex::new(queues), wanted: Notify::new(), waiting }
@@ -98,9 +109,11 @@ impl StoredFeed {
         }
     }
 
-    /// Removes the kept pages: the stream may hold other messages with their sequences.
-    pub(super) fn forget_pages(&self) {
-        self.queues().cache.clear();
+    /// Forgets what was read: the stream may hold other messages with the same sequences.
+    pub(super) fn forget(&self) {
+        let mut queues = self.queues();
+        queues.cache.clear();
+        queues.begun = None;
     }
 
     /// Waits until a reader has asked.

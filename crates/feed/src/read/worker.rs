@@ -20,7 +20,8 @@ use crate::read::error::ReadError;
 use crate::read::opener::Opener;
 use crate::read::page_cache::Page;
 use crate::read::pages::{Pages, connects};
-use crate::read::stored::{Found, StoredFeed, StreamView};
+use crate::read::source::Extent;
+use crate::read::stored::{Begun, Found, StoredFeed, StreamView};
 use crate::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::pools::Databases;
@@ -81,7 +82,7 @@ impl Worker<'_> {
         if progress.connects != connects(self.client) {
             // The broker may have restarted with other messages, and forgets its consumers.
             *progress = Progress { connects: connects(self.client), ..Progress::default() };
-            self.stored.forget_pages();
+            self.stored.forget();
         }
         // Readers that ask while a request is answered need a later answer.
         let viewing = self.stored.queues().views.take_all();
@@ -116,7 +117,14 @@ impl Worker<'_> {
 
     async fn first_after(&self, epoch: u32) -> Result<Found<u64>, ReadError> {
         let view = self.view().await?;
-        let found = view.stream.first_after(epoch, view.extent).await?;
+        let Extent { first: oldest, created, .. } = view.extent;
+        let is_valid = |begun: &Begun| begun.epoch == epoch && begun.created == created && begun.first >= oldest;
+        let known = self.stored.queues().begun.filter(is_valid);
+        let found = match known {
+            Some(begun) => Some(begun.first),
+            None => view.stream.first_after(epoch, view.extent).await?,
+        };
+        self.stored.queues().begun = found.map(|first| Begun { epoch, created, first });
         Ok(Found { view, found })
     }
 
