@@ -38,8 +38,8 @@ bench: playground ## run the benchmarks, with an optimised build on a private Po
 soak: playground ## let everything fail at random under load: make soak MINUTES=20 SEED=7
 	@NOETL_SOAK_SEED=$(SEED) NOETL_SOAK_SECONDS=$$(($(MINUTES) * 60)) cargo test --quiet --test soak -- --nocapture
 
-night: playground ## cause each failure of the runbook under load, and see that its alerts fire, in about 25 minutes
-	@scripts/deploy-tools && scripts/test-servers run cargo test --quiet --test night
+night: playground ## cause each failure of the runbook under load, and see that its alerts fire, in about 25 minutes: make night ARGS=broker
+	@scripts/deploy-tools && scripts/test-servers run cargo test --quiet --test night -- $(ARGS)
 
 drill: playground ## lose one of each part and change the version under load; writes docs/drill.md: make drill PREVIOUS=v0.1.0
 	@scripts/drill $(PREVIOUS)

@@ -38,7 +38,7 @@ const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 /// Name of this server in traces.
 const SERVICE: &str = "noetl-graphql";
 /// Prefixes of the targets of this server's own spans: the crates that it consists of.
-const TARGETS: [&str; 2] = ["graphql_transport", "noetl"];
+pub(super) const TARGETS: [&str; 2] = ["graphql_transport", "noetl"];
 
 /// Exporter of one process.
 pub(super) struct Export {

@@ -1,10 +1,11 @@
 //! Warnings that repeat. The first line of a cause is written at once; its repetitions are counted, and a line with
-//! their number is written after 1, 2, 4 and so on up to [`LONGEST`] seconds. So a fault that each request meets does not
-//! fill the disk, and its log shows when it began, how often it happened, and when it ended. Errors are always written:
-//! each response `INTERNAL` names a request id, and the log has its cause.
+//! their number is written after 1, 2, 4 and so on up to [`LONGEST`] seconds. A cause is forgotten when it was not met for
+//! this time. So a fault that each request or each run of a task meets does not fill the disk, and its log shows when it
+//! began, how often it happened, and when it ended. Errors of this product are always written: each response `INTERNAL`
+//! names a request id, and the log has its cause. Those of libraries, such as the client of the broker, are counted too.
 //!
-//! A cause is the place in the code with the texts of the line's fields, without their digits: ids and numbers differ
-//! between repetitions.
+//! A cause is the place in the code with the texts of the line's fields, without request ids and digits: ids and numbers
+//! differ between repetitions.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Write};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter};
+
+use super::export::TARGETS;
 
 /// Longest time between two lines of one cause.
 const LONGEST: Duration = Duration::from_secs(64);
@@ -40,12 +43,14 @@ struct Repeated {
     /// Number of lines since the last one that was written.
     count: u64,
     written: Instant,
+    /// Time of the last line, also if it was not written.
+    met: Instant,
     /// Time after `written` at which the next line is due.
     pause: Duration,
 }
 
 impl Repeats {
-    /// Writes the number of repetitions of each cause for which it is due. Causes that have not repeated are forgotten.
+    /// Writes the number of repetitions of each cause for which it is due.
     pub(super) fn report(&self) {
         for (count, text) in self.due(Instant::now()) {
             tracing::warn!(target: TARGET, count, line = text, "a line was repeated");
@@ -59,10 +64,10 @@ impl Repeats {
                 return true;
             }
             if repeated.count == 0 {
-                return false;
+                return now.duration_since(repeated.met) < LONGEST;
             }
             lines.push((repeated.count, cause.text.clone()));
-            *repeated = Repeated { count: 0, written: now, pause: (2 * repeated.pause).min(LONGEST) };
+            *repeated = Repeated { count: 0, written: now, pause: (2 * repeated.pause).min(LONGEST), ..*repeated };
             true
         });
         lines
@@ -73,10 +78,11 @@ impl Repeats {
         let mut causes = self.lock();
         if let Some(repeated) = causes.get_mut(&cause) {
             repeated.count += 1;
+            repeated.met = now;
             return false;
         }
         if causes.len() < CAUSES {
-            causes.insert(cause, Repeated { count: 0, written: now, pause: Duration::from_secs(1) });
+            causes.insert(cause, Repeated { count: 0, written: now, met: now, pause: Duration::from_secs(1) });
         }
         true
     }
@@ -93,7 +99,12 @@ impl<S: Subscriber> Filter<S> for Repeats {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        if *metadata.level() != Level::WARN || metadata.target() == TARGET {
+        let counted = match *metadata.level() {
+            Level::WARN => metadata.target() != TARGET,
+            Level::ERROR => !TARGETS.iter().any(|own| metadata.target().starts_with(own)),
+            _ => false,
+        };
+        if !counted {
             return true;
         }
         let mut text = Text(String::new());
@@ -114,6 +125,7 @@ impl Visit for Text {
         // Writing to a text can't fail.
         let _ = match field.name() {
             "message" => write!(self.0, "{value} "),
+            "request_id" => Ok(()),
             name => write!(self.0, "{name}={value} "),
         };
     }
@@ -156,18 +168,27 @@ mod tests {
             (0..1_000).for_each(|id| warn(id, "one"));
             warn(5, "two");
             (0..3).for_each(|id| tracing::info!(id, "is not counted"));
+            (0..3).for_each(|id| tracing::error!(id, "is not counted"));
+            (0..3).for_each(|id| tracing::error!(target: "a_library", id, "no connection"));
             assert_eq!(written.lines().iter().filter(|line| line.contains("no space")).count(), 2);
-            assert_eq!(written.lines().len(), 5);
-            let at = |seconds| Instant::now() + Duration::from_secs(seconds);
-            assert_eq!(repeats.due(at(0)), []);
-            assert_eq!(repeats.due(at(1)).iter().map(|(count, _)| *count).collect::<Vec<_>>(), [999]);
-            // The other cause is forgotten, so its next line is the first one again.
+            assert_eq!(written.lines().len(), 9);
+            let due = |seconds| {
+                let due = repeats.due(Instant::now() + Duration::from_secs(seconds));
+                due.into_iter().map(|(count, _)| count).collect::<Vec<_>>()
+            };
+            assert_eq!(due(0), [0; 0]);
+            let mut first = due(1);
+            first.sort_unstable();
+            assert_eq!(first, [2, 999]);
+            // The line of a task that runs every few seconds.
             warn(6, "two");
-            assert_eq!(written.lines().len(), 6);
+            assert_eq!(due(2), [1]);
             warn(7, "one");
-            assert_eq!(written.lines().len(), 6);
-            assert_eq!(repeats.due(at(2)).len(), 0);
-            assert_eq!(repeats.due(at(3)).iter().map(|(count, _)| *count).collect::<Vec<_>>(), [1]);
+            assert_eq!(due(3), [1]);
+            assert_eq!(written.lines().len(), 9);
+            assert_eq!(due(70), [0; 0]);
+            warn(8, "two");
+            assert_eq!(written.lines().len(), 10);
         });
     }
 

@@ -10,19 +10,22 @@ use sqlx::AssertSqlSafe;
 use super::Night;
 use super::site::Site;
 
-/// Execution of the rows that this test adds. No message has it.
-const EXECUTION: i64 = 1;
 /// More events than the projector may be late, in many executions, so that it needs some seconds for them.
 const LATE: &str = "INSERT INTO noetl.event (execution_id, event_id, event_type)
-    SELECT 1000 + n % 6000, 1 + n / 6000, 'call.done' FROM generate_series(0, 29999) AS n";
+    SELECT execution, n, 'call.done' FROM unnest($1::bigint[]) AS execution, generate_series(1, 5) AS n";
 const ANY: &str = "{ executions(first: 1) { nodes { id } } }";
 const LIVE: &str = "subscription { events { __typename } }";
 
 async fn nothing(_: &mut Site) {}
 
+/// Returns executions of shard 0 that no message has.
+pub fn executions(site: &Site, count: usize) -> Vec<i64> {
+    site.deployment.ids_on(0, 1, count)
+}
+
 pub async fn outbox(night: &mut Night) {
     let fill = async |site: &mut Site| {
-        site.deployment.fill_outbox(0, &[EXECUTION], 12_000).await;
+        site.deployment.fill_outbox(0, &executions(site, 1), 12_000).await;
         let old = "UPDATE noetl.outbox SET available_at = now() - interval '1 hour', created_at = now() - interval '1 hour'
                    WHERE status <> 'PUBLISHED' AND event_id % 2 = 0;
                    UPDATE noetl.outbox SET status = 'FAILED', available_at = 'infinity', attempts = 20, last_error = 'tried'
@@ -30,13 +33,16 @@ pub async fn outbox(night: &mut Night) {
         run(&mut site.deployment.shard(0).await, old).await;
     };
     let empty = async |site: &mut Site| {
-        let delete = format!("DELETE FROM noetl.outbox WHERE execution_id = {EXECUTION}");
-        run(&mut site.deployment.shard(0).await, &delete).await;
+        run(
+            &mut site.deployment.shard(0).await,
+            "DELETE FROM noetl.outbox WHERE subject LIKE 'noetl.executions.test.%'",
+        )
+        .await;
     };
     let waiting = ["NoetlOutboxBacklog", "NoetlOutboxStalled", "NoetlOutboxWaiting", "NoetlOutboxDead"];
     night.quiet("nobody claims the rows of the outbox, and one is DEAD", &waiting, fill, empty).await;
     let claimed = async |site: &mut Site| {
-        site.deployment.fill_outbox(0, &[EXECUTION], 20).await;
+        site.deployment.fill_outbox(0, &executions(site, 1), 20).await;
         let claim = "mutation { claimOutbox(input: {select: {all: true}, limit: 10, leaseSeconds: 1}) { userErrors { code } } }";
         requests(site, claim, None, Duration::from_millis(500));
     };
@@ -87,9 +93,9 @@ pub async fn projector(night: &mut Night) {
         let refuse = "CREATE FUNCTION noetl.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
                           BEGIN RAISE EXCEPTION 'refused by another program'; END $$;
                       CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON noetl.projection_snapshot
-                          FOR EACH ROW EXECUTE FUNCTION noetl.refuse();
-                      INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES (3, 1, 'call.done')";
+                          FOR EACH ROW EXECUTE FUNCTION noetl.refuse()";
         run(&mut site.deployment.shard(0).await, refuse).await;
+        site.deployment.commit(executions(site, 1)[0], 2_000..=2_000).await;
     };
     let accept = async |site: &mut Site| {
         let accept = "DROP TRIGGER refuse ON noetl.projection_snapshot; DROP FUNCTION noetl.refuse()";

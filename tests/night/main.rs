@@ -30,6 +30,8 @@ use self::site::{Site, causes};
 const SEED: u64 = 16;
 const RECORDERS: u64 = 2;
 const SIZE: Size = Size { sources: 4, workers: 3, in_flight: 100 };
+/// Parts of the night; arguments select some of them.
+const PARTS: [&str; 8] = ["replicas", "databases", "broker", "streams", "outbox", "projector", "callers", "others"];
 /// Time limit of the night.
 const LIMIT: Duration = Duration::from_hours(1);
 /// Alert that the load raises: its workers vanish with their leases at random.
@@ -40,16 +42,24 @@ const LINES: usize = 10;
 #[tokio::main(worker_threads = 2)]
 async fn main() {
     let night = Box::pin(async {
+        let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
         let mut night = Night::start().await;
-        parts::replicas(&mut night).await;
-        parts::databases(&mut night).await;
-        parts::broker(&mut night).await;
-        parts::streams(&mut night).await;
-        limits::outbox(&mut night).await;
-        limits::projector(&mut night).await;
-        limits::callers(&mut night).await;
-        limits::others(&mut night).await;
-        night.end().await;
+        for part in PARTS {
+            if !named.is_empty() && !named.iter().any(|name| name == part) {
+                continue;
+            }
+            match part {
+                "replicas" => parts::replicas(&mut night).await,
+                "databases" => parts::databases(&mut night).await,
+                "broker" => parts::broker(&mut night).await,
+                "streams" => parts::streams(&mut night).await,
+                "outbox" => limits::outbox(&mut night).await,
+                "projector" => limits::projector(&mut night).await,
+                "callers" => limits::callers(&mut night).await,
+                _ => limits::others(&mut night).await,
+            }
+        }
+        night.end(named.is_empty()).await;
     });
     assert!(tokio::time::timeout(LIMIT, night).await.is_ok(), "the night did not end within {LIMIT:?}");
 }
@@ -139,10 +149,10 @@ impl Night {
         }
     }
 
-    /// Checks that each alert was caused, and that the replicas stop.
-    async fn end(mut self) {
+    /// Checks that each alert was caused, if `all` parts ran, and that the replicas stop.
+    async fn end(mut self, all: bool) {
         let missing: Vec<_> = self.alerts.names.difference(&self.caused).collect();
-        assert!(missing.is_empty(), "no step causes {missing:?}");
+        assert!(!all || missing.is_empty(), "no step causes {missing:?}");
         self.site.stop().await;
         println!("{} alerts were caused in {} s", self.caused.len(), self.began.elapsed().as_secs());
     }

@@ -231,9 +231,11 @@ pub struct Line {
 }
 
 impl Line {
-    /// Returns what lines of the same cause have in common: the texts of the fields, without digits.
+    /// Returns what lines of the same cause have in common: the texts of the fields, without request ids and digits.
     fn cause(&self) -> String {
-        let text = format!("{} {}", self.line["level"].as_str().unwrap_or_default(), self.line["fields"]);
+        let mut fields = self.line["fields"].clone();
+        fields.as_object_mut().unwrap().remove("request_id");
+        let text = format!("{} {fields}", self.line["level"].as_str().unwrap_or_default());
         text.chars().filter(|character| !character.is_ascii_digit()).collect()
     }
 }

@@ -7,18 +7,21 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
 /// Maximum number of bytes that are forwarded at a time.
 const CHUNK: usize = 16 << 10;
+/// Number of chunks that are under way in one direction.
+const UNDER_WAY: usize = 16;
 
 /// Mode in which the proxy forwards bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForwardingMode {
     /// Each chunk is forwarded at once.
     Normal,
-    /// Each chunk is delayed by the given time.
+    /// Each byte arrives this time after it was sent.
     Delayed(Duration),
     /// Connections stay open, but no bytes are forwarded until the mode changes.
     Stalled,
@@ -125,14 +128,33 @@ fn split(connection: TcpStream) -> (OwnedReadHalf, OwnedWriteHalf) {
 
 /// Forwards bytes in one direction until one of the two sides closes its connection.
 async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut network: Network) {
-    let mut chunk = vec![0; CHUNK];
-    while let Ok(bytes @ 1..) = from.read(&mut chunk).await {
-        let Some(mode) = network.forwarding().await else { return };
-        if let ForwardingMode::Delayed(delay) = mode {
-            tokio::time::sleep(delay).await;
+    let (under_way, mut arriving) = mpsc::channel(UNDER_WAY);
+    let reading = async move {
+        let mut chunk = vec![0; CHUNK];
+        while let Ok(bytes @ 1..) = from.read(&mut chunk).await {
+            if under_way.send((Instant::now(), chunk[..bytes].to_vec())).await.is_err() {
+                return;
+            }
         }
-        if to.write_all(&chunk[..bytes]).await.is_err() {
-            return;
+    };
+    let writing = async {
+        while let Some((sent, chunk)) = arriving.recv().await {
+            let Some(mode) = network.forwarding().await else { return };
+            if let ForwardingMode::Delayed(delay) = mode {
+                tokio::time::sleep_until(sent + delay).await;
+            }
+            if to.write_all(&chunk).await.is_err() {
+                return;
+            }
         }
+    };
+    let reading = async {
+        reading.await;
+        // The rest is written.
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = writing => {}
+        () = reading => {}
     }
 }
