@@ -12,7 +12,7 @@ use super::site::Site;
 
 /// More events than the projector may be late, in many executions, so that it needs some seconds for them.
 const LATE: &str = "INSERT INTO noetl.event (execution_id, event_id, event_type)
-    SELECT execution, n, 'call.done' FROM unnest($1::bigint[]) AS execution, generate_series(1, 5) AS n";
+    SELECT execution, n, 'call.done' FROM unnest($1::bigint[]) AS execution, generate_series(11, 25) AS n";
 const ANY: &str = "{ executions(first: 1) { nodes { id } } }";
 const LIVE: &str = "subscription { events { __typename } }";
 
@@ -50,8 +50,8 @@ pub async fn outbox(night: &mut Night) {
 }
 
 /// Sends a request to replica 1 again and again until the end of the step.
-fn requests(site: &mut Site, query: &'static str, token: Option<&'static str>, pause: Duration) {
-    let url = format!("{}/graphql", site.replica(1).url);
+pub fn requests(site: &mut Site, query: impl Into<String>, token: Option<&'static str>, pause: Duration) {
+    let (url, query) = (format!("{}/graphql", site.replica(1).url), query.into());
     site.beside.spawn(async move {
         let client = reqwest::Client::new();
         loop {
@@ -71,15 +71,13 @@ pub async fn projector(night: &mut Night) {
         for index in [0, 1] {
             site.restart_replica(index, &[("NOETL_PROJECTOR", "false")]).await;
         }
-        let mut shard = site.deployment.shard(0).await;
-        for event in 0..60 {
-            let insert = format!(
-                "INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES (2, {event}, 'call.done')"
-            );
-            run(&mut shard, &insert).await;
+        let executions = executions(site, 6_000);
+        for event in 1_000..1_060 {
+            site.deployment.commit(executions[0], event..=event).await;
             sleep_in_scenario(Duration::from_millis(500)).await;
         }
-        run(&mut shard, LATE).await;
+        let late = sqlx::query(LATE).bind(executions);
+        late.execute(&mut site.deployment.shard(0).await).await.unwrap();
         site.deployment.until_all_published().await;
     };
     night.quiet("no replica has a projector", &["NoetlProjectorStopped"], off, nothing).await;
@@ -89,19 +87,19 @@ pub async fn projector(night: &mut Night) {
         }
     };
     night.quiet("the projectors are late", &["NoetlProjectorLag"], on, nothing).await;
-    let refuse = async |site: &mut Site| {
-        let refuse = "CREATE FUNCTION noetl.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-                          BEGIN RAISE EXCEPTION 'refused by another program'; END $$;
-                      CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON noetl.projection_snapshot
-                          FOR EACH ROW EXECUTE FUNCTION noetl.refuse()";
-        run(&mut site.deployment.shard(0).await, refuse).await;
-        site.deployment.commit(executions(site, 1)[0], 2_000..=2_000).await;
+    let hide = async |site: &mut Site| {
+        on_each_shard(site, "ALTER TABLE noetl.projection_snapshot RENAME TO hidden").await;
+        site.replica(0).start_execution().await;
     };
-    let accept = async |site: &mut Site| {
-        let accept = "DROP TRIGGER refuse ON noetl.projection_snapshot; DROP FUNCTION noetl.refuse()";
-        run(&mut site.deployment.shard(0).await, accept).await;
-    };
-    night.quiet("the state of an execution can't be stored", &["NoetlProjectorGaveUp"], refuse, accept).await;
+    let show =
+        async |site: &mut Site| on_each_shard(site, "ALTER TABLE noetl.hidden RENAME TO projection_snapshot").await;
+    night.quiet("the state of an execution can't be stored", &["NoetlProjectorGaveUp"], hide, show).await;
+}
+
+async fn on_each_shard(site: &Site, statement: &str) {
+    for shard in 0..site.deployment.shard_dsns.len() {
+        run(&mut site.deployment.shard(shard).await, statement).await;
+    }
 }
 
 pub async fn callers(night: &mut Night) {

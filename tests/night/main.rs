@@ -31,7 +31,8 @@ const SEED: u64 = 16;
 const RECORDERS: u64 = 2;
 const SIZE: Size = Size { sources: 4, workers: 3, in_flight: 100 };
 /// Parts of the night; arguments select some of them.
-const PARTS: [&str; 8] = ["replicas", "databases", "broker", "streams", "outbox", "projector", "callers", "others"];
+const PARTS: [&str; 9] =
+    ["replicas", "databases", "sessions", "broker", "streams", "outbox", "projector", "callers", "others"];
 /// Time limit of the night.
 const LIMIT: Duration = Duration::from_hours(1);
 /// Alert that the load raises: its workers vanish with their leases at random.
@@ -51,6 +52,7 @@ async fn main() {
             match part {
                 "replicas" => parts::replicas(&mut night).await,
                 "databases" => parts::databases(&mut night).await,
+                "sessions" => parts::sessions(&mut night).await,
                 "broker" => parts::broker(&mut night).await,
                 "streams" => parts::streams(&mut night).await,
                 "outbox" => limits::outbox(&mut night).await,

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 
 use super::Night;
-use super::limits::executions;
-use super::site::{CLUSTER, SHARD, Site, end_sessions};
+use super::limits::{executions, requests};
+use super::site::{CLUSTER, SHARD, Site, end_sessions, sessions_of_replicas};
 
 /// Time of a fault that raises no alert.
 const SHORT: Duration = Duration::from_secs(8);
@@ -74,11 +74,23 @@ pub async fn replicas(night: &mut Night) {
     night.loaded("the leases of a feed are taken away", &["NoetlFeedLeaderChanges"], leaders, nothing).await;
 }
 
+/// Sends requests that need shard 1 until the end of the step.
+fn read_shard(site: &mut Site) {
+    let there = site.deployment.ids_on(1, 1, 1)[0];
+    for _ in 0..16 {
+        requests(site, format!("{{ execution(id: \"{there}\") {{ id }} }}"), None, Duration::from_millis(200));
+    }
+}
+
 pub async fn databases(night: &mut Night) {
-    let killed = async |site: &mut Site| site.databases[SHARD].server.kill_9().await;
+    let down = ["NoetlDatabaseDown"];
+    let killed = async |site: &mut Site| {
+        site.databases[SHARD].server.kill_9().await;
+        read_shard(site);
+    };
     let restart = async |site: &mut Site| site.databases[SHARD].server.restart().await.unwrap();
-    let down = ["NoetlDatabaseDown", "NoetlFailedOperations"];
-    night.loaded("a shard is killed", &down, killed, restart).await;
+    let failed = ["NoetlDatabaseDown", "NoetlFailedOperations"];
+    night.loaded("a shard is killed", &failed, killed, restart).await;
     let frozen = async |site: &mut Site| site.databases[SHARD].server.pause().await;
     let thaw = async |site: &mut Site| site.databases[SHARD].server.resume();
     night.loaded("a shard is frozen", &down, frozen, thaw).await;
@@ -89,9 +101,10 @@ pub async fn databases(night: &mut Night) {
     let full = async |site: &mut Site| limit_files(&site.databases[SHARD].data(), Some(WAL_BYTES / 2)).await;
     let freed = async |site: &mut Site| {
         let database = &mut site.databases[SHARD];
-        limit_files(&database.data(), None).await;
-        // A failed write of the log ends PostgreSQL's sessions.
-        if database.admin().await.is_none() {
+        // PostgreSQL ends if it can't write its log.
+        if database.admin().await.is_some() {
+            limit_files(&database.data(), None).await;
+        } else {
             database.server.restart().await.unwrap();
         }
     };
@@ -99,21 +112,27 @@ pub async fn databases(night: &mut Night) {
     let refused = async |site: &mut Site| site.databases[SHARD].admit("reject").await;
     let admitted = async |site: &mut Site| site.databases[SHARD].admit("trust").await;
     night.loaded("a shard refuses the login", &["NoetlDatabaseDown"], refused, admitted).await;
+    let frozen = async |site: &mut Site| site.databases[CLUSTER].server.pause().await;
+    let thaw = async |site: &mut Site| site.databases[CLUSTER].server.resume();
+    night.loaded("the cluster database is frozen", &["NoetlDatabaseDown"], frozen, thaw).await;
+}
+
+/// Sessions of other programs.
+pub async fn sessions(night: &mut Night) {
     let taken = async |site: &mut Site| {
         let database = &site.databases[SHARD];
-        // Some of the places that a replica loses are taken by its own new sessions.
-        for _ in 0..5 {
+        // The replicas take some of the places that their ended sessions leave.
+        loop {
             while let Some(connection) = database.admin().await {
                 site.held.push(connection);
+            }
+            if sessions_of_replicas(&mut site.held[0]).await == 0 {
+                return;
             }
             end_sessions(&mut site.held[0]).await;
         }
     };
-    night.loaded("other programs hold all connections of a shard", &["NoetlDatabaseDown"], taken, nothing).await;
-    let frozen = async |site: &mut Site| site.databases[CLUSTER].server.pause().await;
-    let thaw = async |site: &mut Site| site.databases[CLUSTER].server.resume();
-    night.loaded("the cluster database is frozen", &["NoetlDatabaseDown"], frozen, thaw).await;
-
+    night.loaded("other programs hold all connections of a shard", &["NoetlFailedOperations"], taken, nothing).await;
     let long = async |site: &mut Site| {
         let mut shard = site.deployment.shard(1).await;
         run(&mut shard, "BEGIN; SELECT pg_current_xact_id()").await;
@@ -130,6 +149,7 @@ pub async fn databases(night: &mut Night) {
         let mut shard = site.deployment.shard(1).await;
         run(&mut shard, "BEGIN; LOCK TABLE noetl.event, noetl.execution IN ACCESS EXCLUSIVE MODE").await;
         site.held.push(shard);
+        read_shard(site);
     };
     let slow = ["NoetlPoolExhausted", "NoetlLatency", "NoetlErrorRate"];
     night.loaded("another program locks the tables of a shard", &slow, locked, nothing).await;

@@ -61,6 +61,12 @@ impl Database {
     }
 }
 
+/// Returns the number of the replicas' sessions.
+pub async fn sessions_of_replicas(admin: &mut PgConnection) -> i64 {
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND datname <> 'own'";
+    sqlx::query_scalar(count).fetch_one(admin).await.unwrap()
+}
+
 /// Ends the sessions of the replicas.
 pub async fn end_sessions(admin: &mut PgConnection) {
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity

@@ -1,8 +1,9 @@
 //! Spans of a request, as a collector receives them.
 
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, Server, eventually};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
 
 use super::collector::{Collector, TOKEN};
@@ -103,4 +104,21 @@ async fn a_collector_that_never_responds_delays_neither_requests_nor_the_shutdow
         assert_eq!(response["data"]["r49"]["outcome"], "STARTED", "{response}");
     }
     assert!(server.stop().await.success());
+}
+
+#[tokio::test]
+async fn spans_that_can_t_be_sent_are_a_line_and_a_number() {
+    let deployment = Deployment::start(0).await;
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let log = NamedTempFile::new().unwrap();
+    let mut command = deployment.command("serve");
+    command.env("NOETL_OTLP_ENDPOINT", format!("http://{closed}")).stderr(log.reopen().unwrap());
+    let server = Server::spawn(command).await;
+    eventually("the failure is counted", async || {
+        send_traced(&server, TRACE, "{ server { version } }", json!({})).await;
+        (server.metric("noetl_trace_exports_failed_total").await >= 1.0).then_some(())
+    })
+    .await;
+    let log = std::fs::read_to_string(log.path()).unwrap();
+    assert!(log.contains("spans could not be sent to the collector"), "{log}");
 }
