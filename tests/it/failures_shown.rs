@@ -319,6 +319,7 @@ async fn a_live_feed_that_gets_no_messages_of_its_stream_is_interrupted_again_an
     let as_user = |user: &str| format!("nats://{user}:x@127.0.0.1:{port}");
     deployment.env.push(("NOETL_NATS_URL".to_owned(), as_user("all")));
     let publishes = deployment.replica().await;
+    eventually("the feed has begun", async || deployment.leader(0).await).await;
     publishes.register_entry("process", &json!({ "kind": "playbook" })).await;
     publishes.execute(json!({ "path": "process" })).await;
     let published = "noetl_tailer_published_total{shard=\"0\"}";
