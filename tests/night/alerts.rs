@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-/// Longest wait for an alert. The outbox is counted each minute.
-const LIMIT: Duration = Duration::from_mins(3);
+/// Longest wait for an alert. The outbox is counted each minute, and the projector gives up after two minutes.
+const LIMIT: Duration = Duration::from_mins(4);
 /// Times of the rules, and those of this test. Gauges change at intervals of up to 5 s.
 const TIMES: [(&str, &str); 16] = [
     ("for: 10m", "for: 6s"),

@@ -128,7 +128,7 @@ impl Notification {
             Some((execution, Err(error))) if error.timed_out().is_none() && self.delivered >= MAX_DELIVERIES => {
                 metrics::counter!("noetl_projector_given_up_messages_total").increment(1);
                 let (error, delivered) = (WithCauses(error), self.delivered);
-                tracing::error!(%execution, %error, delivered, "the projector gave up an execution until its next event");
+                tracing::warn!(%execution, %error, delivered, "the projector gave up an execution until its next event");
                 AckKind::Ack
             }
             Some((execution, Err(error))) if !error.is_rejection() => {
