@@ -99,8 +99,10 @@ pub async fn projector(night: &mut Night) {
         on_each_shard(site, "ALTER TABLE noetl.projection_snapshot RENAME TO hidden").await;
         site.replica(0).start_execution().await;
     };
-    let show =
-        async |site: &mut Site| on_each_shard(site, "ALTER TABLE noetl.hidden RENAME TO projection_snapshot").await;
+    let show = async |site: &mut Site| {
+        let show = "ALTER TABLE noetl.hidden RENAME TO projection_snapshot; DELETE FROM noetl.outbox";
+        on_each_shard(site, show).await;
+    };
     night.quiet("the state of an execution can't be stored", &["NoetlProjectorGaveUp"], hide, show).await;
 }
 
