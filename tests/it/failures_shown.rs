@@ -3,6 +3,7 @@
 #![allow(clippy::float_cmp, reason = "the values of these metrics are whole numbers")]
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -10,6 +11,7 @@ use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, limit_files, ow
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 use tempfile::NamedTempFile;
+use tokio::process::Child;
 
 use super::dependencies::broker::broker;
 use super::shard_down::{subscriptions, with_own_shard};
@@ -286,20 +288,28 @@ async fn one_replica_stays_the_leader_and_shows_the_lag_while_the_broker_hangs()
     leaders_without_broker(hangs, async |deployment| deployment.nats.resume()).await;
 }
 
+/// Starts a broker with two users, of whom the second may not publish to `denied`. Returns its process and their addresses.
+fn broker_with_limited_user(folder: &Path, denied: &str) -> (Child, String, String) {
+    let users = format!(
+        "authorization {{ users: [
+            {{ user: free, password: x }}
+            {{ user: limited, password: x, permissions: {{ publish: {{ deny: {denied:?} }} }} }} ] }}"
+    );
+    let (process, port) = broker(folder, &users);
+    let [free, limited] = ["free", "limited"].map(|user| format!("nats://{user}:x@127.0.0.1:{port}"));
+    (process, free, limited)
+}
+
 /// The leader may be hindered by its own rights at the broker, which another replica does not share.
 #[tokio::test]
 async fn a_leader_that_can_t_publish_gives_way_to_another_replica() {
     let deployment = Deployment::start(1).await;
     let folder = tempfile::tempdir().unwrap();
-    let users = "authorization { users: [
-        { user: all, password: x }
-        { user: mute, password: x, permissions: { publish: { deny: \"noetl.events.>\" } } } ] }";
-    let (_broker, port) = broker(folder.path(), users);
-    let as_user = |user: &str| format!("nats://{user}:x@127.0.0.1:{port}");
-    let mute = deployment.replica_with(&[("NOETL_NATS_URL", &as_user("mute"))]).await;
+    let (_broker, free, limited) = broker_with_limited_user(folder.path(), "noetl.events.>");
+    let mute = deployment.replica_with(&[("NOETL_NATS_URL", &limited)]).await;
     eventually("the replica leads", async || deployment.leader(0).await).await;
     mute.register_entry("process", &json!({ "kind": "playbook" })).await;
-    let other = deployment.replica_with(&[("NOETL_NATS_URL", &as_user("all"))]).await;
+    let other = deployment.replica_with(&[("NOETL_NATS_URL", &free)]).await;
     mute.execute(json!({ "path": "process" })).await;
     eventually("the event is published", async || {
         (other.metric("noetl_tailer_published_total{shard=\"0\"}").await >= 1.0).then_some(())
@@ -312,19 +322,16 @@ async fn a_leader_that_can_t_publish_gives_way_to_another_replica() {
 async fn a_live_feed_that_gets_no_messages_of_its_stream_is_interrupted_again_and_again() {
     let mut deployment = Deployment::start(1).await;
     let folder = tempfile::tempdir().unwrap();
-    let users = "authorization { users: [
-        { user: all, password: x }
-        { user: deaf, password: x, permissions: { publish: { deny: \"$JS.API.CONSUMER.MSG.NEXT.noetl_events.>\" } } } ] }";
-    let (_broker, port) = broker(folder.path(), users);
-    let as_user = |user: &str| format!("nats://{user}:x@127.0.0.1:{port}");
-    deployment.env.push(("NOETL_NATS_URL".to_owned(), as_user("all")));
+    let requests = "$JS.API.CONSUMER.MSG.NEXT.noetl_events.>";
+    let (_broker, free, limited) = broker_with_limited_user(folder.path(), requests);
+    deployment.env.push(("NOETL_NATS_URL".to_owned(), free));
     let publishes = deployment.replica().await;
     eventually("the feed has begun", async || deployment.leader(0).await).await;
     publishes.register_entry("process", &json!({ "kind": "playbook" })).await;
     publishes.execute(json!({ "path": "process" })).await;
     let published = "noetl_tailer_published_total{shard=\"0\"}";
     eventually("the stream exists", async || (publishes.metric(published).await >= 1.0).then_some(())).await;
-    let deaf = deployment.replica_with(&[("NOETL_NATS_URL", &as_user("deaf")), ("NOETL_PROJECTOR", "false")]).await;
+    let deaf = deployment.replica_with(&[("NOETL_NATS_URL", &limited), ("NOETL_PROJECTOR", "false")]).await;
     let mut live = deaf.live("subscription { events { __typename } }", json!({})).await;
     assert_eq!(live.next().await.unwrap()["events"]["__typename"], "CaughtUp");
     publishes.execute(json!({ "path": "process" })).await;

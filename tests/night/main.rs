@@ -21,6 +21,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use noetl_testkit::random::seeded;
 use noetl_testkit::recorder::Recorder;
+use noetl_testkit::sleep_in_scenario;
 use noetl_testkit::traffic::{Size, Traffic};
 use tokio::time::Instant;
 
@@ -37,6 +38,8 @@ const PARTS: [&str; 9] =
 const LIMIT: Duration = Duration::from_hours(1);
 /// Alert that the load raises: its workers vanish with their leases at random.
 const BY_LOAD: [&str; 1] = ["NoetlOutboxLeasesExpire"];
+/// Time without a fault at the beginning.
+const CALM: Duration = Duration::from_secs(15);
 /// Most lines of one cause in the log of one replica in a step.
 const LINES: usize = 10;
 
@@ -86,27 +89,24 @@ impl Night {
             recorders.push(Recorder::open(&site.addresses, seeded(SEED, 1 + index)).await);
         }
         let mut night = Self { site, alerts, traffic, recorders, caused: BTreeSet::new(), began: Instant::now() };
-        // Counters begin, so no alert may fire afterwards for their first increase.
-        night.loaded("nothing fails", &[], async |_| {}, async |_| {}).await;
+        let fired = night.loaded("nothing fails", &[], async |_| sleep_in_scenario(CALM).await, async |_| {}).await;
+        assert!(fired.iter().all(|name| BY_LOAD.contains(&name.as_str())), "alerts without a fault: {fired:?}");
         night
     }
 
-    /// Causes a fault under load until the alerts fire, ends it, and checks that each message ran once.
+    /// Causes a fault under load until the alerts fire, ends it, and checks that each message ran once. Returns the alerts
+    /// that fired.
     async fn loaded(
         &mut self,
         what: &str,
         wanted: &[&str],
         cause: impl AsyncFnOnce(&mut Site),
         end: impl AsyncFnOnce(&mut Site),
-    ) {
+    ) -> BTreeSet<String> {
         let from = Instant::now();
         let Self { site, alerts, traffic, recorders, .. } = self;
         let failing = Box::pin(async {
-            cause(site).await;
-            alerts.until_fired(wanted).await;
-            end(site).await;
-            site.recover().await;
-            alerts.until_quiet(&BY_LOAD).await;
+            fault(site, alerts, wanted, &BY_LOAD, cause, end).await;
             traffic.stop();
         });
         let running = Box::pin(traffic.run());
@@ -119,7 +119,7 @@ impl Night {
         self.traffic.check(&databases).await;
         let committed = databases.committed().await;
         join_all(self.recorders.iter_mut().map(|recorder| recorder.record_until_kept(&committed))).await;
-        self.ended(what, wanted, from);
+        self.ended(what, wanted, from)
     }
 
     /// Causes a fault without load until the alerts fire, and ends it.
@@ -131,24 +131,22 @@ impl Night {
         end: impl AsyncFnOnce(&mut Site),
     ) {
         let from = Instant::now();
-        cause(&mut self.site).await;
-        self.alerts.until_fired(wanted).await;
-        end(&mut self.site).await;
-        self.site.recover().await;
-        self.alerts.until_quiet(&[]).await;
+        fault(&mut self.site, &self.alerts, wanted, &[], cause, end).await;
         self.ended(what, wanted, from);
     }
 
-    /// Checks the log of a step, and prints what it showed.
-    fn ended(&mut self, what: &str, wanted: &[&str], from: Instant) {
+    /// Checks the log of a step, and prints what it showed. Returns the alerts that fired.
+    fn ended(&mut self, what: &str, wanted: &[&str], from: Instant) -> BTreeSet<String> {
         let seconds = from.elapsed().as_secs();
         println!("{what} ({seconds} s)");
-        println!("  alerts: {}", self.alerts.take_fired().into_iter().collect::<Vec<_>>().join(", "));
+        let fired = self.alerts.take_fired();
+        println!("  alerts: {}", fired.iter().map(String::as_str).collect::<Vec<_>>().join(", "));
         self.caused.extend(wanted.iter().map(|name| (*name).to_owned()));
         for (cause, count) in causes(&self.site.take_lines()) {
             println!("  {count} × {}", &cause[..cause.floor_char_boundary(240)]);
             assert!(count <= LINES, "{count} lines of one cause: {cause}");
         }
+        fired
     }
 
     /// Checks that each alert was caused, if `all` parts ran, and that the replicas stop.
@@ -158,4 +156,20 @@ impl Night {
         self.site.stop().await;
         println!("{} alerts were caused in {} s", self.caused.len(), self.began.elapsed().as_secs());
     }
+}
+
+/// Causes a fault, waits until the alerts have fired, ends it, and waits until no alert fires, except `lasting` ones.
+async fn fault(
+    site: &mut Site,
+    alerts: &Alerts,
+    wanted: &[&str],
+    lasting: &[&str],
+    cause: impl AsyncFnOnce(&mut Site),
+    end: impl AsyncFnOnce(&mut Site),
+) {
+    cause(site).await;
+    alerts.until_fired(wanted).await;
+    end(site).await;
+    site.recover().await;
+    alerts.until_quiet(lasting).await;
 }

@@ -79,11 +79,6 @@ impl Recorder {
         self.reader.assert_kept_exactly(committed);
     }
 
-    /// Returns the gaps so far.
-    pub fn gaps(&self) -> &[Value] {
-        &self.gaps
-    }
-
     /// Returns the events that were delivered since the recorder was opened, to watch them while it records.
     pub fn delivered(&self) -> Arc<Mutex<Vec<Key>>> {
         Arc::clone(&self.delivered)

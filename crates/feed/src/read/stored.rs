@@ -47,11 +47,14 @@ pub(super) struct StoredFeed {
     waiting: Gauge,
 }
 
-/// First message of a later epoch than `epoch` in a stream that was created at a time.
+/// Where the epoch after another one starts.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Begun {
-    pub(super) epoch: u32,
+pub(super) struct EpochStart {
+    /// Epoch before it.
+    pub(super) after: u32,
+    /// Creation time of the stream, as in [`Extent`].
     pub(super) created: i128,
+    /// Sequence of the first message of a later epoch than `after`.
     pub(super) first: u64,
 }
 
@@ -67,7 +70,7 @@ pub(super) struct Queues {
     pub(super) pages: Requests<u64, Arc<Page>>,
     pub(super) cache: PageCache,
     /// Result of the last search for an epoch, which several requests of a replay need.
-    pub(super) begun: Option<Begun>,
+    pub(super) epoch_start: Option<EpochStart>,
 }
 
 impl StoredFeed {
@@ -79,7 +82,7 @@ impl StoredFeed {
             times: Requests::default(),
             pages: Requests::default(),
             cache: PageCache::new(capacity),
-            begun: None,
+            epoch_start: None,
         };
         let waiting = metrics::gauge!("noetl_stream_replays_waiting");
         Self { shard, queues: Mutex::new(queues), wanted: Notify::new(), waiting }
@@ -113,7 +116,7 @@ impl StoredFeed {
     pub(super) fn forget(&self) {
         let mut queues = self.queues();
         queues.cache.clear();
-        queues.begun = None;
+        queues.epoch_start = None;
     }
 
     /// Waits until a reader has asked.

@@ -21,7 +21,7 @@ use crate::read::opener::Opener;
 use crate::read::page_cache::Page;
 use crate::read::pages::{Pages, connects};
 use crate::read::source::Extent;
-use crate::read::stored::{Begun, Found, StoredFeed, StreamView};
+use crate::read::stored::{EpochStart, Found, StoredFeed, StreamView};
 use crate::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::pools::Databases;
@@ -118,13 +118,13 @@ impl Worker<'_> {
     async fn first_after(&self, epoch: u32) -> Result<Found<u64>, ReadError> {
         let view = self.view().await?;
         let Extent { first: oldest, created, .. } = view.extent;
-        let is_valid = |begun: &Begun| begun.epoch == epoch && begun.created == created && begun.first >= oldest;
-        let known = self.stored.queues().begun.filter(is_valid);
+        let is_valid = |start: &EpochStart| start.after == epoch && start.created == created && start.first >= oldest;
+        let known = self.stored.queues().epoch_start.filter(is_valid);
         let found = match known {
-            Some(begun) => Some(begun.first),
+            Some(start) => Some(start.first),
             None => view.stream.first_after(epoch, view.extent).await?,
         };
-        self.stored.queues().begun = found.map(|first| Begun { epoch, created, first });
+        self.stored.queues().epoch_start = found.map(|first| EpochStart { after: epoch, created, first });
         Ok(Found { view, found })
     }
 
