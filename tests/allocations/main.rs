@@ -14,7 +14,8 @@ use noetl_graphql::app::{self, App};
 use noetl_graphql::config::{RequiredSettings, Sources};
 use noetl_runtime::supervisor::{EndedEarly, Signals};
 use noetl_testkit::outbox::NO_RELAY;
-use noetl_testkit::{Deployment, Live, Server, eventually};
+use noetl_testkit::projections::fill_has_ended;
+use noetl_testkit::{Deployment, Live, Server};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -50,12 +51,7 @@ impl Counted {
             let socket = app::bind(&config).await.unwrap();
             let url = format!("http://{}", socket.local_addr().unwrap());
             tokio::spawn(app.serve(socket, Signals::listen().unwrap(), pending::<EndedEarly>()));
-            // The fill of the executions' list reads the logs that exist when it begins.
-            let filled = "SELECT count(*) FROM noetl.read_model_fill WHERE ended_at IS NOT NULL";
-            eventually("the executions' list is filled", async || {
-                (deployment.sum_over_shards(filled).await == 1).then_some(())
-            })
-            .await;
+            fill_has_ended(&mut deployment.shard(0).await).await;
             url
         });
         Self { elsewhere, here, deployment, url }

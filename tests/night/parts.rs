@@ -6,9 +6,10 @@ use async_nats::jetstream::stream::DiscardPolicy;
 use nix::sys::signal::Signal;
 use noetl_testkit::feed::{Reader, run};
 use noetl_testkit::proxy::ForwardingMode;
-use noetl_testkit::{limit_files, sleep_in_scenario};
+use noetl_testkit::{WAIT_TIMEOUT, limit_files, sleep_in_scenario};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
+use tokio::time::timeout;
 
 use super::Night;
 use super::limits::{executions, requests};
@@ -199,9 +200,12 @@ pub async fn streams(night: &mut Night) {
         site.deployment.until_all_published().await;
         site.deployment.stream(0).await.1.purge().await.unwrap();
         reader.reconnect(site.replica(0)).await;
-        while reader.gaps().is_empty() {
-            reader.step().await.expect("the reader is told of the gap");
-        }
+        let told = async {
+            while reader.gaps().is_empty() {
+                reader.step().await.expect("the subscription continues");
+            }
+        };
+        timeout(WAIT_TIMEOUT, told).await.expect("the reader is told of the gap");
     };
     night.quiet("a stream is purged before a reader has its events", &["NoetlStreamGaps"], purged, nothing).await;
 }

@@ -55,7 +55,7 @@ async fn base_backup(of: &Postgres, to: &Path, owner: &Path, options: &[&str]) {
 /// Waits until a standby has replayed every commit of the deployment.
 pub async fn until_replayed(deployment: &Deployment, standby: &Postgres) {
     let query = "SELECT pg_current_wal_flush_lsn()::text";
-    let flushed: String = sqlx::query_scalar(query).fetch_one(&mut deployment.shard(0).await).await.unwrap();
+    let flushed: String = sqlx::query_scalar(query).fetch_one(&mut *deployment.shard_session(0).await).await.unwrap();
     eventually("the standby has replayed every commit", async || {
         let mut replica = PgConnection::connect(&standby.dsn(&database(deployment))).await.ok()?;
         let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{flushed}'::pg_lsn");

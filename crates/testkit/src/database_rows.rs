@@ -30,9 +30,9 @@ impl Deployment {
     {
         let id: i64 = id.parse().unwrap();
         let mut rows = Vec::new();
-        for dsn in &self.shard_dsns {
-            let mut shard = PgConnection::connect(dsn).await.unwrap();
-            rows.extend(sqlx::query_as(query).bind(id).fetch_all(&mut shard).await.unwrap());
+        for shard in 0..self.shard_dsns.len() {
+            let mut session = self.shard_session(shard).await;
+            rows.extend(sqlx::query_as(query).bind(id).fetch_all(&mut *session).await.unwrap());
         }
         rows
     }
@@ -73,6 +73,6 @@ impl Deployment {
 
     /// Returns the single value of a query on the cluster database.
     pub async fn in_cluster(&self, query: &'static str) -> i64 {
-        sqlx::query_scalar(query).fetch_one(&mut self.cluster().await).await.unwrap()
+        sqlx::query_scalar(query).fetch_one(&mut *self.cluster_session().await).await.unwrap()
     }
 }

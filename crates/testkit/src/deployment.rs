@@ -5,10 +5,12 @@ use std::process::Stdio;
 
 use noetl_local::{NatsOptions, NatsServer, Postgres};
 use serde_json::{Value, json};
+use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::process::Command;
 
 use super::server::{Server, binary};
+use super::sessions::Sessions;
 use super::test_database::{TestDatabase, shared_server};
 
 /// Databases and a broker of one test. Dropping the value stops the broker and drops the databases that are on the
@@ -24,6 +26,7 @@ pub struct Deployment {
     pub nats: NatsServer,
     pub(crate) folder: tempfile::TempDir,
     databases: Vec<TestDatabase>,
+    pub(crate) sessions: Sessions,
 }
 
 /// Returns the name of a database: the cluster database has the index 0, and shard i the index i + 1.
@@ -107,7 +110,7 @@ impl Deployment {
         if shards.is_empty() {
             shard_dsns.push(cluster_dsn.clone());
         }
-        Self { env, cluster_dsn, shard_dsns, nats, folder, databases }
+        Self { env, cluster_dsn, shard_dsns, nats, folder, databases, sessions: Sessions::default() }
     }
 
     /// Changes the settings to the databases with the same names on another PostgreSQL server.
@@ -193,12 +196,22 @@ impl Deployment {
         PgConnection::connect(&self.shard_dsns[index]).await.unwrap()
     }
 
+    /// Returns a kept session on a shard, for statements that leave no transaction and no setting.
+    pub async fn shard_session(&self, shard: usize) -> PoolConnection<sqlx::Postgres> {
+        self.sessions.of(&self.shard_dsns[shard]).await
+    }
+
+    /// Returns a kept session on the cluster database as [`Self::shard_session`] does.
+    pub(crate) async fn cluster_session(&self) -> PoolConnection<sqlx::Postgres> {
+        self.sessions.of(&self.cluster_dsn).await
+    }
+
     /// Runs a query on every shard and returns the sum of the numbers.
     pub async fn sum_over_shards(&self, query: &str) -> i64 {
         let mut sum = 0;
-        for dsn in &self.shard_dsns {
-            let mut shard = PgConnection::connect(dsn).await.unwrap();
-            sum += sqlx::query_scalar::<_, i64>(AssertSqlSafe(query)).fetch_one(&mut shard).await.unwrap();
+        for shard in 0..self.shard_dsns.len() {
+            let mut session = self.shard_session(shard).await;
+            sum += sqlx::query_scalar::<_, i64>(AssertSqlSafe(query)).fetch_one(&mut *session).await.unwrap();
         }
         sum
     }

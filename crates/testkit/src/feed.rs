@@ -288,7 +288,7 @@ impl Deployment {
         let mut all = BTreeSet::new();
         for shard in 0..self.shard_dsns.len() {
             let rows = sqlx::query_as::<_, Key>("SELECT execution_id, event_id FROM noetl.event");
-            all.extend(rows.fetch_all(&mut self.shard(shard).await).await.unwrap());
+            all.extend(rows.fetch_all(&mut *self.shard_session(shard).await).await.unwrap());
         }
         all
     }
@@ -313,17 +313,23 @@ impl Deployment {
             events.start(),
             events.end()
         );
-        run(&mut self.shard(shard).await, &rows).await;
+        run(&mut *self.shard_session(shard).await, &rows).await;
     }
 
     /// Waits until all committed events of all shards are published.
     pub async fn until_all_published(&self) {
-        let committed = i64::try_from(self.committed().await.len()).unwrap();
-        eventually("everything is published", async || {
-            let query = "SELECT CASE WHEN target IS NULL THEN published_events ELSE 0 END FROM noetl.tail_cursor";
-            (self.sum_over_shards(query).await >= committed).then_some(())
-        })
-        .await;
+        let published = "SELECT count(*) FROM noetl.event, noetl.tail_cursor WHERE pg_visible_in_snapshot(tx_id, done)";
+        for shard in 0..self.shard_dsns.len() {
+            let committed = self.count(shard, "SELECT count(*) FROM noetl.event").await;
+            eventually("everything is published", async || {
+                (self.count(shard, published).await >= committed).then_some(())
+            })
+            .await;
+        }
+    }
+
+    async fn count(&self, shard: usize, query: &'static str) -> i64 {
+        sqlx::query_scalar(query).fetch_one(&mut *self.shard_session(shard).await).await.unwrap()
     }
 
     /// Waits until the feed of every shard has begun. Events that commit later are published.
@@ -341,7 +347,7 @@ impl Deployment {
     /// Returns the name of the replica that publishes a shard's events.
     pub async fn leader(&self, shard: usize) -> Option<String> {
         let leader = "SELECT lease_owner FROM noetl.tail_cursor WHERE lease_until > now()";
-        sqlx::query_scalar(leader).fetch_optional(&mut self.shard(shard).await).await.unwrap()
+        sqlx::query_scalar(leader).fetch_optional(&mut *self.shard_session(shard).await).await.unwrap()
     }
 
     /// Connects to the broker and returns a shard's stream.

@@ -34,6 +34,7 @@ pub mod random;
 pub mod recorder;
 pub mod recordings;
 mod server;
+mod sessions;
 pub mod sources;
 mod test_database;
 mod tokens;

@@ -76,13 +76,14 @@ impl Deployment {
     /// Returns the last error that the tail cursor of shard 0 recorded.
     pub async fn last_error(&self) -> Option<String> {
         let error = "SELECT last_error FROM noetl.tail_cursor";
-        let recorded = sqlx::query_scalar::<_, Option<String>>(error).fetch_optional(&mut self.shard(0).await).await;
+        let recorded =
+            sqlx::query_scalar::<_, Option<String>>(error).fetch_optional(&mut *self.shard_session(0).await).await;
         recorded.unwrap().flatten()
     }
 
     /// Returns the epoch of shard 0's feed.
     pub async fn epoch(&self) -> i32 {
         let epoch = "SELECT feed_epoch FROM noetl.tail_cursor";
-        sqlx::query_scalar(epoch).fetch_one(&mut self.shard(0).await).await.unwrap()
+        sqlx::query_scalar(epoch).fetch_one(&mut *self.shard_session(0).await).await.unwrap()
     }
 }

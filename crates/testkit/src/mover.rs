@@ -80,7 +80,7 @@ pub fn buckets(executions: &[i64]) -> BTreeSet<u16> {
 pub async fn events(deployment: &Deployment, shard: usize, executions: &[i64]) -> BTreeMap<Key, String> {
     let query = "SELECT execution_id, event_id, tx_id::text FROM noetl.event WHERE execution_id = ANY($1)";
     let rows = sqlx::query_as::<_, (i64, i64, String)>(query).bind(executions);
-    let rows = rows.fetch_all(&mut deployment.shard(shard).await).await.unwrap();
+    let rows = rows.fetch_all(&mut *deployment.shard_session(shard).await).await.unwrap();
     rows.into_iter().map(|(execution, event, tx)| ((execution, event), tx)).collect()
 }
 
@@ -88,8 +88,8 @@ pub async fn events(deployment: &Deployment, shard: usize, executions: &[i64]) -
 pub async fn owners(deployment: &Deployment, buckets: &BTreeSet<u16>) -> BTreeSet<i16> {
     let buckets: Vec<i16> = buckets.iter().map(|bucket| bucket.cast_signed()).collect();
     let query = "SELECT DISTINCT shard FROM noetl.shard_bucket WHERE bucket = ANY($1)";
-    let mut cluster = deployment.cluster().await;
-    let shards: Vec<i16> = sqlx::query_scalar(query).bind(buckets).fetch_all(&mut cluster).await.unwrap();
+    let mut cluster = deployment.cluster_session().await;
+    let shards: Vec<i16> = sqlx::query_scalar(query).bind(buckets).fetch_all(&mut *cluster).await.unwrap();
     shards.into_iter().collect()
 }
 

@@ -27,7 +27,7 @@ impl Deployment {
             "INSERT INTO noetl.bucket_move (bucket, source, target) VALUES ({bucket}, {from}, {to});
              UPDATE noetl.shard_map_version SET version = version + 1"
         );
-        run(&mut self.cluster().await, &begin).await;
+        run(&mut *self.cluster_session().await, &begin).await;
         BucketMove { bucket, from, to }
     }
 
@@ -71,7 +71,7 @@ impl Deployment {
         let BucketMove { bucket, from, to } = moving;
         let end = "SELECT feed_id::text, feed_epoch, last_sequence FROM noetl.tail_cursor";
         let end: Option<(String, i32, i64)> =
-            sqlx::query_as(end).fetch_optional(&mut self.shard(from).await).await.unwrap();
+            sqlx::query_as(end).fetch_optional(&mut *self.shard_session(from).await).await.unwrap();
         let barrier = end.map_or("NULL::uuid, NULL::integer, NULL::bigint".to_owned(), |(feed, epoch, sequence)| {
             format!("'{feed}'::uuid, {epoch}, {sequence}")
         });
@@ -85,7 +85,7 @@ impl Deployment {
              WHERE bucket = {bucket} AND state IN ('copying', 'fenced');
              COMMIT"
         );
-        run(&mut self.cluster().await, &switch).await;
+        run(&mut *self.cluster_session().await, &switch).await;
     }
 
     /// Completes a switch: deletes the open outbox rows of the source, and marks the move as settled.
@@ -94,12 +94,12 @@ impl Deployment {
         let delete = format!(
             "DELETE FROM noetl.outbox WHERE noetl.bucket_of(execution_id) = {bucket} AND status <> 'PUBLISHED'"
         );
-        run(&mut self.shard(from).await, &delete).await;
+        run(&mut *self.shard_session(from).await, &delete).await;
         let settle = format!(
             "UPDATE noetl.bucket_move SET state = 'settled' WHERE bucket = {bucket} AND state = 'switched';
              UPDATE noetl.shard_map_version SET version = version + 1"
         );
-        run(&mut self.cluster().await, &settle).await;
+        run(&mut *self.cluster_session().await, &settle).await;
     }
 
     /// Deletes the source's rows of a settled move.
@@ -109,12 +109,12 @@ impl Deployment {
             "DELETE FROM noetl.event WHERE noetl.bucket_of(execution_id) = {bucket};
              DELETE FROM noetl.execution WHERE noetl.bucket_of(execution_id) = {bucket}"
         );
-        run(&mut self.shard(from).await, &delete).await;
+        run(&mut *self.shard_session(from).await, &delete).await;
         let clean = format!(
             "UPDATE noetl.bucket_move SET state = 'cleaned' WHERE bucket = {bucket} AND state = 'settled';
              UPDATE noetl.shard_map_version SET version = version + 1"
         );
-        run(&mut self.cluster().await, &clean).await;
+        run(&mut *self.cluster_session().await, &clean).await;
     }
 
     /// Waits until each running replica uses the stored map.

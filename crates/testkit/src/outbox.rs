@@ -38,7 +38,7 @@ impl Deployment {
             SELECT execution, n, 'noetl.executions.test.' || execution,
                    jsonb_build_object('n', n)
             FROM generate_series(1, $2) AS n, unnest($1) AS execution ORDER BY n, execution";
-        sqlx::query(insert).bind(executions).bind(rows).execute(&mut self.shard(shard).await).await.unwrap();
+        sqlx::query(insert).bind(executions).bind(rows).execute(&mut *self.shard_session(shard).await).await.unwrap();
     }
 
     /// Returns the rows of a shard, in outbox order.
@@ -48,7 +48,7 @@ impl Deployment {
                                  THEN (extract(epoch FROM available_at - updated_at) * 1000000)::bigint
                                  ELSE 9223372036854775807 END AS delay_micros
                      FROM noetl.outbox ORDER BY outbox_id";
-        sqlx::query_as(query).fetch_all(&mut self.shard(shard).await).await.unwrap()
+        sqlx::query_as(query).fetch_all(&mut *self.shard_session(shard).await).await.unwrap()
     }
 
     /// Returns the number of rows on all shards that meet a condition.
@@ -87,7 +87,7 @@ impl Deployment {
 
     /// Runs a statement on a shard, without the server.
     pub async fn on_shard(&self, shard: usize, statement: &str) {
-        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut self.shard(shard).await).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *self.shard_session(shard).await).await.unwrap();
     }
 }
 

@@ -184,6 +184,6 @@ impl FaultyDeployment {
 
     async fn published_on(&self, shard: usize) -> i64 {
         let published = "SELECT published_events FROM noetl.tail_cursor";
-        sqlx::query_scalar(published).fetch_one(&mut self.deployment.shard(shard).await).await.unwrap()
+        sqlx::query_scalar(published).fetch_one(&mut *self.deployment.shard_session(shard).await).await.unwrap()
     }
 }
