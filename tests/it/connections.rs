@@ -13,11 +13,11 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-const SILENT: usize = 10_000;
-/// Limit of the memory growth for 10,000 silent connections. The measured growth is about 40 MiB.
-const SILENT_MIB: f64 = 150.0;
+const SILENT: usize = 2_000;
+/// Limit of the memory growth for 2,000 silent connections. The measured growth is about 8 MiB.
+const SILENT_MIB: f64 = 30.0;
 /// Limit of the additional memory growth for clients that send slowly or do not read.
-const STUCK_MIB: f64 = 400.0;
+const STUCK_MIB: f64 = 300.0;
 /// Size of each of two large events.
 const LARGE_MIB: u32 = 7;
 
@@ -144,10 +144,10 @@ async fn idle_connections_need_little_memory_and_do_not_block_other_clients() {
         post(&json!({ "query": include_str!("../../crates/graphql-transport/tests/it/introspection.graphql") }))
             .repeat(3);
     let slow_body = post(&json!({ "query": "{ server { version } }", "variables": { "x": "y".repeat(200_000) } }));
-    held.extend(hold(at, 1_000, 15, "POST /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: ").await);
+    held.extend(hold(at, 300, 15, "POST /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: ").await);
     held.extend(hold(at, 600, 16, &slow_body[..150_000]).await);
-    held.extend(hold(at, 50, 17, &introspection).await);
-    for _ in 0..50 {
+    held.extend(hold(at, 20, 17, &introspection).await);
+    for _ in 0..20 {
         held.push(unread_socket(at, 18).await);
     }
     let grown = resident_mib(&server) - before;

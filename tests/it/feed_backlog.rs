@@ -38,7 +38,7 @@ async fn messages(deployment: &Deployment) -> u64 {
 
 #[tokio::test]
 async fn a_backlog_larger_than_the_memory_of_a_sort_is_published_without_temporary_files() {
-    const EVENTS: i64 = 120_000;
+    const EVENTS: i64 = 30_000;
     let deployment = Deployment::start(1).await;
     let _server = deployment.replica_with(&ONLY_PUBLISH).await;
     deployment.feeds_begun().await;

@@ -5,7 +5,7 @@ use noetl_testkit::feed::assert_exactly;
 use noetl_testkit::{Deployment, eventually};
 use tokio_util::sync::CancellationToken;
 
-const EVENTS: i64 = 20_000;
+const EVENTS: i64 = 10_000;
 
 async fn publish_foreign(deployment: &Deployment, count: usize) {
     let (context, _) = deployment.broker().await;

@@ -7,7 +7,7 @@ use noetl_testkit::{Deployment, Server, eventually};
 use sqlx::{Connection, Executor};
 
 /// Size of a transaction that is large enough to interrupt its publishing.
-const EVENTS: i64 = 20_000;
+const EVENTS: i64 = 5_000;
 /// Settings with one event in flight at a time, so that publishing takes long.
 const SLOW: [(&str, &str); 2] = [("NOETL_EVENT_STREAM_BATCH", "1"), ("NOETL_EVENT_STREAM_BACKFILL", "true")];
 

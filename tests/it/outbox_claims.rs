@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 const CLAIMANTS: usize = 16;
 const EXECUTIONS: usize = 500;
-const ROWS: i64 = 50_000;
+const ROWS: i64 = 10_000;
 
 /// Leases of the executions in flight, as the claimants know them. A claimant enters the executions of a claim when it
 /// has the response, and removes them before it sends the settlement.
@@ -83,7 +83,7 @@ async fn settle(server: &Server, claimed: &Value, ledger: &Mutex<Ledger>) {
 }
 
 #[tokio::test]
-async fn sixteen_workers_drain_50_000_rows_once_each_and_in_order_per_execution() {
+async fn sixteen_workers_drain_10_000_rows_once_each_and_in_order_per_execution() {
     let deployment = Deployment::start(2).await;
     let servers = join_all((0..3).map(|_| deployment.replica_with(&[NO_RELAY]))).await;
     for shard in 0..2 {

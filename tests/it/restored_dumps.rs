@@ -17,7 +17,7 @@ use sqlx::{Connection, PgConnection};
 const SEED: u64 = 7;
 const SIZE: Size = Size { sources: 4, workers: 2, in_flight: 24 };
 /// Number of messages that run to their end between two dumps.
-const MESSAGES_BETWEEN: usize = 40;
+const MESSAGES_BETWEEN: usize = 20;
 
 /// Starts a replica, which replaces the others.
 async fn only_replica(deployment: &Deployment, addresses: &Addresses) -> Server {

@@ -27,7 +27,7 @@ use self::faults::{Round, schedule};
 use self::site::{CONNECTIONS, REPLICAS, Site};
 
 const SEED: u64 = 16;
-const SECONDS: u64 = 45;
+const SECONDS: u64 = 20;
 const RECORDERS: u64 = 3;
 const SIZE: Size = Size { sources: 8, workers: 4, in_flight: 200 };
 /// Messages before the first measurement. They open the connections, load the plans and fill the caches.

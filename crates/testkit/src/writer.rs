@@ -14,7 +14,7 @@ use super::server::sleep_in_scenario;
 const ROUNDS: i64 = 12;
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// Pause after each round. Without it, an unoptimised server on a busy machine falls further and further behind.
-const BETWEEN_ROUNDS: Duration = Duration::from_millis(100);
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
 /// A writer with two logs of its own on one shard. It writes the first log in order and the second in any order.
 pub struct Writer {

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use self::deployment::{Fault, FaultyDeployment, SHARDS};
 
 const WRITERS: usize = 4;
-const RECORDERS: u64 = 3;
+const RECORDERS: u64 = 2;
 /// Number of events in one transaction of a bulk writer.
 const BULK: i64 = 100;
 

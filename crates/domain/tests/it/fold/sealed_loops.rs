@@ -411,7 +411,7 @@ fn records(state: &WorkflowState) -> usize {
 
 #[test]
 fn the_stored_state_and_the_work_of_one_more_event_do_not_grow_with_the_completed_iterations() {
-    let sizes = [1_000, 100_000].map(|iterations| {
+    let sizes = [1_000, 10_000].map(|iterations| {
         let (history, more) = long_loop(iterations);
         let mut state = stored(history.fold());
         let before = serde_json::to_string(&state).unwrap().len();
@@ -428,14 +428,14 @@ fn the_stored_state_and_the_work_of_one_more_event_do_not_grow_with_the_complete
         (before, serde_json::to_string(&state).unwrap().len())
     });
     let [short, long] = sizes;
-    println!("sizes of a loop of 10^3 and of 10^5 iterations, before and after one more event: {short:?}, {long:?}");
+    println!("sizes of a loop of 10^3 and of 10^4 iterations, before and after one more event: {short:?}, {long:?}");
     // Numbers of events, iterations and seconds have more digits.
     assert!(long.0 <= short.0 + 100 && long.1 <= short.1 + 100, "{short:?} {long:?}");
 }
 
 #[test]
 fn the_stored_state_of_a_cursor_loop_does_not_grow_with_its_rows_and_frames() {
-    let sizes = [1_000, 100_000].map(|rows| {
+    let sizes = [1_000, 10_000].map(|rows| {
         let mut history = History::started();
         history.entered(LOOP).with_result(json!({ "context": { "__cursor_loop": true } }));
         for frame in 0..rows / 100 {
@@ -460,7 +460,7 @@ fn the_stored_state_of_a_cursor_loop_does_not_grow_with_its_rows_and_frames() {
         (before, serde_json::to_string(&state).unwrap().len())
     });
     let [short, long] = sizes;
-    println!("sizes of a cursor loop of 10^3 and of 10^5 rows, before and after one more claim: {short:?}, {long:?}");
+    println!("sizes of a cursor loop of 10^3 and of 10^4 rows, before and after one more claim: {short:?}, {long:?}");
     assert!(long.0 <= short.0 + 100 && long.1 <= short.1 + 100, "{short:?} {long:?}");
 }
 
