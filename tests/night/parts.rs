@@ -195,7 +195,7 @@ pub async fn streams(night: &mut Night) {
     };
     night.loaded("a stream is deleted", &["NoetlStreamGaps"], deleted, nothing).await;
     let purged = async |site: &mut Site| {
-        let mut reader = Reader::open(site.replica(0), json!({ "beginning": true }), Value::Null).await;
+        let mut reader = Reader::open(site.replica(0), json!({ "latest": true }), Value::Null).await;
         site.deployment.commit(executions(site, 1)[0], 1..=10).await;
         site.deployment.until_all_published().await;
         site.deployment.stream(0).await.1.purge().await.unwrap();

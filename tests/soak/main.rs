@@ -31,7 +31,7 @@ const SECONDS: u64 = 20;
 const RECORDERS: u64 = 3;
 const SIZE: Size = Size { sources: 8, workers: 4, in_flight: 200 };
 /// Messages before the first measurement. They open the connections, load the plans and fill the caches.
-const WARM_UP: usize = 600;
+const WARM_UP: usize = 300;
 /// Time without work before each measurement.
 const QUIET: Duration = Duration::from_secs(5);
 /// The server's caches of events (32 MiB for each of two shards) fill up to their bound, and the allocator keeps some of
