@@ -82,7 +82,7 @@ async fn the_projector_keeps_snapshots_and_the_execution_list_current() {
 /// in full batches.
 #[tokio::test]
 async fn a_backlog_of_messages_is_processed_in_full_batches() {
-    const EVENTS: i64 = 12_000;
+    const EVENTS: i64 = 20_000;
     let deployment = Deployment::start(0).await;
     let publisher = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
     deployment.feeds_begun().await;
@@ -92,7 +92,7 @@ async fn a_backlog_of_messages_is_processed_in_full_batches() {
     sqlx::query(backlog).bind(id).bind(EVENTS).execute(&mut deployment.shard(0).await).await.unwrap();
     deployment.until_all_published().await;
     let server = deployment.replica().await;
-    // Batches of 128 messages would take a minute and a half, which is longer than this waits.
+    // Batches of 128 messages would take 78 s, which is longer than this waits.
     assert_all_acknowledged(&deployment).await;
     current(&server, id, EVENTS + 1).await;
 }

@@ -193,7 +193,7 @@ fn escape(text: &[u8]) -> (usize, bool) {
     }
 }
 
-/// Returns the UTF-16 code unit of an escape `\uXXXX`; `None` for other text.
+/// Returns the UTF-16 code unit of an escape such as `\u00e9`; `None` for other text.
 fn unit(text: &[u8]) -> Option<u16> {
     let digits = text.strip_prefix(b"\\u")?.get(..4)?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()

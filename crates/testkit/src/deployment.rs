@@ -26,7 +26,7 @@ pub struct Deployment {
     pub nats: NatsServer,
     pub(crate) folder: tempfile::TempDir,
     databases: Vec<TestDatabase>,
-    pub(crate) sessions: Sessions,
+    sessions: Sessions,
 }
 
 /// Returns the name of a database: the cluster database has the index 0, and shard i the index i + 1.

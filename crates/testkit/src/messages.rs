@@ -59,7 +59,7 @@ impl Deployment {
     pub async fn until_published(&self, count: usize) {
         let (_, stream) = self.broker().await;
         eventually("everything is published", async || {
-            // Messages of others are counted too, but only the count is quick.
+            // The count is quick, and includes messages of others. The events are read once there are enough messages.
             let stored = stream.get_info().await.ok()?.state.messages;
             (stored >= count as u64 && self.published().await.len() >= count).then_some(())
         })

@@ -97,7 +97,7 @@ async fn a_collector_that_never_responds_delays_neither_requests_nor_the_shutdow
     let server = exporting_replica(&deployment, &format!("http://{}", silent.local_addr().unwrap())).await;
     server.register_entry("traced/run", &json!({ "kind": "playbook" })).await;
     // The number of spans exceeds the exporter's queue.
-    for _ in 0..10 {
+    for _ in 0..20 {
         let run = "execute(input: {entry: {path: \"traced/run\"}}) { outcome }";
         let runs = (0..50).map(|number| format!("r{number}: {run}")).collect::<Vec<_>>().join(" ");
         let response = send_traced(&server, TRACE, &format!("mutation {{ {runs} }}"), json!({})).await;

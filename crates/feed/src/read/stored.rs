@@ -47,7 +47,7 @@ pub(super) struct StoredFeed {
     waiting: Gauge,
 }
 
-/// Where the epoch after another one starts.
+/// Start of the epoch after another one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EpochStart {
     /// Epoch before it.
