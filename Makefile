@@ -15,7 +15,7 @@ PLAYGROUND_INPUTS := schema.graphql $(shell find playground/src playground/publi
 SEED ?= $(shell date +%s)
 MINUTES ?= 20
 
-.PHONY: help run test check-deploy bench soak night drill demo find docs lint fmt schema accept-schema release sqlx clean prepare playground server
+.PHONY: help run check one test check-deploy bench soak night drill demo find docs lint fmt schema accept-schema release sqlx clean prepare playground server program
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -26,7 +26,13 @@ run: server ## install missing programs, build, and start everything: make run A
 demo: server ## send real traffic to a running server: make demo ARGS="--help"
 	@exec $(SERVER) demo $(ARGS)
 
-test: ## run every check: format, lints, tests on real servers, third-party suites, browser
+check: playground ## after each change, in a minute: format, lints, unit tests, and some tests of each area
+	@scripts/check
+
+one: playground ## run the tests whose names contain a text: make one T=dedup::
+	@scripts/check "$(T)"
+
+test: ## before a merge: format, lints, all tests on real servers, third-party suites, browser; about half an hour
 	@scripts/test
 
 check-deploy: ## check the files in deploy/: image, compose file, Helm chart, alerts, dashboard
@@ -35,13 +41,13 @@ check-deploy: ## check the files in deploy/: image, compose file, Helm chart, al
 bench: playground ## run the benchmarks, with an optimised build on a private Postgres
 	@scripts/test-servers run cargo bench --bench promises -- $(ARGS)
 
-soak: playground ## let everything fail at random under load: make soak MINUTES=20 SEED=7
+soak: program ## after a change of the feed, the outbox or deduplication: let everything fail at random under load: make soak MINUTES=20 SEED=7
 	@NOETL_SOAK_SEED=$(SEED) NOETL_SOAK_SECONDS=$$(($(MINUTES) * 60)) cargo test --quiet --test soak -- --nocapture
 
-night: playground ## cause each failure of the runbook under load, and see that its alerts fire, in about 25 minutes: make night ARGS=broker
+night: program ## cause each failure of the runbook under load, and see that its alerts fire, in about 25 minutes: make night ARGS=broker
 	@scripts/deploy-tools && scripts/test-servers run cargo test --quiet --test night -- $(ARGS)
 
-drill: playground ## lose one of each part and change the version under load; writes docs/drill.md: make drill PREVIOUS=v0.1.0
+drill: program ## lose one of each part and change the version under load; writes docs/drill.md: make drill PREVIOUS=v0.1.0
 	@scripts/drill $(PREVIOUS)
 
 lint: playground ## check the format, the lints and the dependencies
@@ -85,6 +91,10 @@ prepare: ## install the missing programs
 	@scripts/prepare
 
 playground: prepare playground/dist/index.html ## build the browser console if its sources have changed
+
+# The program that the tests start.
+program: playground
+	@cargo build --quiet --bin noetl-graphql
 
 server: playground ## build the server
 	@cargo build --quiet --profile quick --package noetl-graphql --no-default-features --bin noetl-graphql

@@ -6,11 +6,6 @@
 //! `NOETL_PREVIOUS_BIN` names the program of the previous version, with which the deployment begins; `scripts/drill`
 //! builds it. `NOETL_DRILL_SEED` and `NOETL_DRILL_CALM_SECONDS` change the load.
 
-#![allow(clippy::disallowed_methods, reason = "tests may use the clock, tasks and the environment directly")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-#![allow(clippy::cast_precision_loss, reason = "figures are for people")]
-#![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
-
 mod database;
 mod report;
 mod samples;
@@ -46,13 +41,13 @@ fn setting(name: &str, default: u64) -> u64 {
 async fn main() {
     let previous = std::env::var_os("NOETL_PREVIOUS_BIN").expect("NOETL_PREVIOUS_BIN names the previous program");
     let previous = PathBuf::from(previous);
-    let drills = Box::pin(async {
-        let relayed = drill(&previous, true, |_, _, outcome| outcome).await;
-        drill(&previous, false, |samples, programs, outcome| {
+    let drills = async {
+        let relayed = Box::pin(drill(&previous, true, |_, _, outcome| outcome)).await;
+        Box::pin(drill(&previous, false, |samples, programs, outcome| {
             Report { outcome, relayed, programs, samples }.write();
-        })
+        }))
         .await;
-    });
+    };
     assert!(tokio::time::timeout(LIMIT, drills).await.is_ok(), "the drills did not end within {LIMIT:?}");
 }
 

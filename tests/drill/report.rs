@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 
+use noetl_testkit::repository;
+
 use super::samples::{Sample, Samples, Step};
-use super::site::root;
 
 /// Time after a step in which its effects are counted, in seconds.
 const AFTER: f64 = 5.0;
@@ -39,10 +40,10 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// Writes the page and the picture.
     pub fn write(&self) {
-        let folder = root().join("docs/drill");
+        let folder = repository().join("docs/drill");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("timeline.svg"), self.picture()).unwrap();
-        fs::write(root().join("docs/drill.md"), self.page()).unwrap();
+        fs::write(repository().join("docs/drill.md"), self.page()).unwrap();
         eprintln!("written: docs/drill.md, docs/drill/timeline.svg");
     }
 
@@ -133,7 +134,7 @@ impl Report<'_> {
             writeln!(svg, "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{name}</text>", y + 10.0).unwrap();
         }
         let axis = height - 12.0;
-        for second in (0..=end as u32).step_by(30) {
+        for second in (0..u32::MAX).step_by(30).take_while(|second| f64::from(*second) <= end) {
             let at = x(f64::from(second));
             writeln!(svg, "<text x=\"{at:.1}\" y=\"{axis}\" text-anchor=\"middle\" fill=\"#57606a\">{second} s</text>")
                 .unwrap();

@@ -33,13 +33,13 @@ pub struct Samples<'a> {
     traffic: &'a Traffic,
     delivered: Arc<Mutex<Vec<Key>>>,
     begun: Instant,
-    samples: Mutex<Vec<Sample>>,
+    taken: Mutex<Vec<Sample>>,
     steps: Mutex<Vec<Step>>,
 }
 
 impl<'a> Samples<'a> {
     pub fn new(traffic: &'a Traffic, delivered: Arc<Mutex<Vec<Key>>>) -> Self {
-        Self { traffic, delivered, begun: Instant::now(), samples: Mutex::default(), steps: Mutex::default() }
+        Self { traffic, delivered, begun: Instant::now(), taken: Mutex::default(), steps: Mutex::default() }
     }
 
     fn now(&self) -> f64 {
@@ -65,7 +65,7 @@ impl<'a> Samples<'a> {
             let at = self.now();
             let lag = missing.values().map(Instant::elapsed).max().unwrap_or_default().as_secs_f64();
             let rate = completions.len() as f64 / (at - last);
-            self.samples.lock().unwrap().push(Sample { at, rate, lag });
+            self.taken.lock().unwrap().push(Sample { at, rate, lag });
             (last, completed) = (at, completed + completions.len());
         }
     }
@@ -81,7 +81,7 @@ impl<'a> Samples<'a> {
 
     /// Returns the length of the drill, in seconds.
     pub fn seconds(&self) -> f64 {
-        self.samples.lock().unwrap().last().map_or(0.0, |sample| sample.at)
+        self.taken.lock().unwrap().last().map_or(0.0, |sample| sample.at)
     }
 
     pub fn steps(&self) -> Vec<Step> {
@@ -89,7 +89,7 @@ impl<'a> Samples<'a> {
     }
 
     pub fn samples(&self) -> Vec<Sample> {
-        self.samples.lock().unwrap().clone()
+        self.taken.lock().unwrap().clone()
     }
 
     /// Returns the longest time without a completed message that ended in a period, in seconds.

@@ -1,4 +1,4 @@
-//! The parts of the deployment: three PostgreSQL servers with standbys, three NATS servers, three replicas, and HAProxy
+//! The parts of the deployment: three PostgreSQL servers with standbys, three NATS servers, three replicas, and `HAProxy`
 //! with the configuration of deploy/compose.
 
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::process::Stdio;
 use noetl_testkit::broker_cluster::{BrokerCluster, free_ports};
 use noetl_testkit::recorder::Addresses;
 use noetl_testkit::traffic::{Databases, SETTINGS};
-use noetl_testkit::{Server, binary, eventually};
+use noetl_testkit::{Server, binary, eventually, repository};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -156,7 +156,7 @@ impl Site {
 
     /// Returns the configuration of deploy/compose with the addresses of this deployment.
     fn balancer_configuration(&self) -> String {
-        let text = fs::read_to_string(root().join("deploy/compose/haproxy/haproxy.cfg")).unwrap();
+        let text = fs::read_to_string(repository().join("deploy/compose/haproxy/haproxy.cfg")).unwrap();
         let (text, _) = text.split_once("resolvers docker\n  parse").expect("the resolvers are the last section");
         let mut text = text
             .replace("bind :8082", &format!("bind 127.0.0.1:{}", self.ports[0]))
@@ -204,13 +204,9 @@ impl Site {
     }
 }
 
-pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Returns the path of HAProxy. `scripts/deploy-tools` installs it.
+/// Returns the path of `HAProxy`. `scripts/deploy-tools` installs it.
 fn haproxy() -> PathBuf {
-    let installed = root().join(".noetl-tools/deploy/bin/haproxy");
+    let installed = repository().join(".noetl-tools/deploy/bin/haproxy");
     if installed.exists() { installed } else { "haproxy".into() }
 }
 

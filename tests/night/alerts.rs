@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use noetl_testkit::broker_cluster::free_ports;
-use noetl_testkit::{eventually, sleep_in_scenario};
+use noetl_testkit::{eventually, repository, sleep_in_scenario};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -50,8 +49,7 @@ pub struct Alerts {
 impl Alerts {
     /// Starts Prometheus, and waits until it reaches every replica.
     pub async fn start(replicas: &[u16], token: &str) -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let rules = fs::read_to_string(root.join("deploy/monitoring/alerts.yml")).unwrap();
+        let rules = fs::read_to_string(repository().join("deploy/monitoring/alerts.yml")).unwrap();
         let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).map(str::to_owned).collect();
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("alerts.yml"), shortened(&rules)).unwrap();
@@ -66,7 +64,7 @@ impl Alerts {
         let file = folder.path().join("prometheus.yml");
         fs::write(&file, configuration).unwrap();
         let port = free_ports(1)[0];
-        let mut prometheus = Command::new(root.join(".noetl-tools/deploy/bin/prometheus"));
+        let mut prometheus = Command::new(repository().join(".noetl-tools/deploy/bin/prometheus"));
         prometheus.arg(format!("--config.file={}", file.display()));
         prometheus.arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()));
         prometheus.args([&format!("--web.listen-address=127.0.0.1:{port}"), "--log.level=error"]);

@@ -6,10 +6,6 @@
 //! claims of the workers and the readers are compared: each message ran once, and each reader has each event once. A
 //! line of the log with the same cause may come at most ten times in a step. At the end, each alert of the rules has fired.
 
-#![allow(clippy::disallowed_methods, reason = "tests may use the clock, tasks and the environment directly")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-#![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
-
 mod alerts;
 mod limits;
 mod parts;

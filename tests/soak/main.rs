@@ -4,10 +4,6 @@
 //! The faults follow from the seed alone, so `NOETL_SOAK_SEED` repeats a run. `NOETL_SOAK_SECONDS` sets the time of the
 //! faults. `make soak` runs for 20 minutes; `make test` runs the default, which is short.
 
-#![allow(clippy::disallowed_methods, reason = "tests may use the clock, tasks and the environment directly")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-#![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
-
 mod faults;
 mod histories;
 mod site;

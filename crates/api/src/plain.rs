@@ -3,7 +3,7 @@
 //! The executor resolves each field of each item with a boxed future, which costs many times as much as its value. So a
 //! list whose selected fields are all plain is written as JSON text, without the executor. If a field is not plain, the
 //! executor resolves the list. Both ways give the same response
-//! (`tests/it/plain_lists.rs::a_list_has_the_same_values_whether_it_is_written_at_once_or_resolved`).
+//! (`crates/api/tests/it/plain_lists.rs::a_list_has_the_same_values_whether_it_is_written_at_once_or_resolved`).
 //!
 //! It relies on the transport, which merges the selection: each response key occurs once, `@skip` and `@include` are
 //! applied, and a selection on objects of one type has no fragments.

@@ -35,7 +35,7 @@ pub mod recorder;
 pub mod recordings;
 mod server;
 mod sessions;
-pub mod sources;
+mod sources;
 mod test_database;
 mod tokens;
 pub mod traffic;
@@ -50,6 +50,7 @@ pub use deployment::Deployment;
 pub use live::{Handshake, Live};
 pub use postgres::{NOT_DURABLE, limit_files, own_postgres};
 pub use server::{Server, binary, capitalized, execute_input, sleep_in_scenario};
+pub use sources::{repository, sources};
 pub use tokens::TokenFile;
 pub use watched_check::Checked;
 

@@ -1,10 +1,11 @@
 //! Event logs that NoETL's server and worker wrote.
 
 use std::fs;
-use std::path::Path;
 
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgConnection};
+
+use super::sources::repository;
 
 /// A recorded execution.
 pub struct Recording {
@@ -25,7 +26,7 @@ impl Recording {
 
 /// Returns all recordings.
 pub fn recordings() -> Vec<Recording> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../domain/tests/golden");
+    let folder = repository().join("crates/domain/tests/golden");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
     let read = |path: std::path::PathBuf| {

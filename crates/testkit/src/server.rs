@@ -13,15 +13,32 @@ use tokio::process::{Child, Command};
 
 use super::{Live, WAIT_TIMEOUT, eventually, memory};
 
-/// Returns the path of the server's program. Cargo builds it before the tests and benchmarks, with the same profile,
-/// into a folder above their own programs (`target/debug/noetl-graphql` for `target/debug/deps/it-…`).
+/// Returns the path of the server's program: `NOETL_GRAPHQL_BIN`, else the one that cargo builds with the same profile into
+/// a folder above the test's program (`target/debug/noetl-graphql` for `target/debug/deps/feed-…`). Cargo does not build
+/// it for a test of another package, so it panics if a source is newer.
 pub fn binary() -> &'static Path {
     static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+        if let Some(program) = std::env::var_os("NOETL_GRAPHQL_BIN") {
+            return program.into();
+        }
         let this = std::env::current_exe().unwrap();
         let program = this.ancestors().skip(1).map(|folder| folder.join("noetl-graphql")).find(|path| path.is_file());
-        program.expect("noetl-graphql is missing; build it with `cargo build`")
+        let program = program.expect("noetl-graphql is missing; build it with `cargo build`");
+        if let Some(source) = newer_source(&program) {
+            panic!("noetl-graphql is older than {source}; build it with `cargo build`");
+        }
+        program
     });
     &PROGRAM
+}
+
+/// Returns a source that is newer than a program. Cargo lists the sources beside the program.
+fn newer_source(program: &Path) -> Option<String> {
+    let written = |path: &Path| path.metadata().and_then(|metadata| metadata.modified());
+    let built = written(program).unwrap();
+    let listed = std::fs::read_to_string(program.with_extension("d")).unwrap();
+    let is_newer = |path: &str| Path::new(path).is_file() && written(Path::new(path)).is_ok_and(|time| time > built);
+    listed.split_whitespace().find(|path| is_newer(path)).map(str::to_owned)
 }
 
 /// A replica. Dropping the value kills its process.

@@ -1,14 +1,23 @@
-//! The sources of the product, for tests that check a rule of the code.
+//! The repository's files, for tests that check a rule of the code or use an example.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the Rust files of the server and of the crates that it consists of, without their tests' folders. `root` is
-/// the folder of the workspace.
+/// Returns the folder of the repository.
 #[must_use]
-pub fn sources(root: &Path) -> Vec<PathBuf> {
-    let crates = entries(&root.join("crates")).map(|folder| folder.join("src"));
-    crates.filter(|folder| !folder.ends_with("testkit/src")).chain([root.join("src")]).flat_map(rust_files).collect()
+pub fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Returns the Rust files of the server and of the crates that it consists of, without their tests' folders.
+#[must_use]
+pub fn sources() -> Vec<PathBuf> {
+    let crates = entries(&repository().join("crates")).map(|folder| folder.join("src"));
+    crates
+        .filter(|folder| !folder.ends_with("testkit/src"))
+        .chain([repository().join("src")])
+        .flat_map(rust_files)
+        .collect()
 }
 
 fn rust_files(path: PathBuf) -> Vec<PathBuf> {

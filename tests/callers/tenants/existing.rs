@@ -6,9 +6,9 @@ use noetl_testkit::{Deployment, TokenFile, eventually};
 use serde_json::{Value, json};
 
 /// The tables of an existing NoETL server.
-const NOETL: &str = include_str!("../migrations/noetl.sql");
+const NOETL: &str = include_str!("../../fixtures/noetl.sql");
 /// Its rows: a completed execution and a running one are listed.
-const ROWS: &str = include_str!("../migrations/rows.sql");
+const ROWS: &str = include_str!("../../fixtures/noetl_rows.sql");
 const COMPLETED: &str = "316000000000000001";
 const RUNNING: &str = "320000000000000002";
 const UNLISTED: &str = "320000000000000005";

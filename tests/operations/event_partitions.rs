@@ -8,7 +8,7 @@ use noetl_testkit::{Deployment, eventually};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 /// The tables of an existing NoETL server.
-const NOETL: &str = include_str!("migrations/noetl.sql");
+const NOETL: &str = include_str!("../fixtures/noetl.sql");
 const RETENTION: (&str, &str) = ("NOETL_EVENT_RETENTION_DAYS", "30");
 
 /// Returns an SQL expression: the smallest id of the day that is some months after the start of this quarter.

@@ -1,9 +1,8 @@
 //! The committed query descriptions equal the descriptions by a freshly migrated database.
 
 use std::fs;
-use std::path::Path;
 
-use noetl_testkit::Deployment;
+use noetl_testkit::{Deployment, repository};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Column, Either, Executor, SqlSafeStr, TypeInfo};
 
@@ -16,7 +15,7 @@ fn type_name(described: &Value) -> String {
 async fn committed_query_descriptions_match_the_migrated_database() {
     let deployment = Deployment::start(1).await;
     let mut database = deployment.shard(0).await;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sqlx");
+    let folder = repository().join(".sqlx");
     let mut drifted = Vec::new();
     let mut count = 0;
     for file in fs::read_dir(folder).unwrap() {

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 use noetl_testkit::feed::run;
 use noetl_testkit::worker::with_errors_of_items;
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, Server, repository};
 use serde_json::{Value, json};
 
 const PROJECT: &str = "mutation($events: [JSON!]!) { projectEventDocuments(input: { events: $events }) {
@@ -26,7 +25,7 @@ const NOETL_COLUMNS: &str = "ALTER TABLE noetl.event
 
 /// Rows of all logs that NoETL's server and worker wrote.
 fn recorded_rows() -> Vec<Value> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/domain/tests/golden");
+    let folder = repository().join("crates/domain/tests/golden");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
     let rows = files.flat_map(|path| {

@@ -4,24 +4,29 @@
 //! swapped, and copied between documents. The test asserts that no case panics, that each case stays within its CPU
 //! time, and that an accepted operation has each response key once.
 //!
-//! `make test` runs a small number of cases. `NOETL_FUZZ_SECONDS=3600 cargo test --release --test it hostile::fuzz`
+//! `make test` runs a small number of cases. `NOETL_FUZZ_SECONDS=3600 cargo test --release --test callers hostile::fuzz`
 //! runs for an hour. A failure prints the body and its seed; set `NOETL_FUZZ_SEED` to this seed to repeat it.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use async_graphql::Request;
 use async_graphql::parser::types::{DocumentOperations, Selection, SelectionSet};
+use async_graphql::{Request, Value};
 use bytes::Bytes;
-use graphql_transport::{Limits, TypeSystem, check_body};
-use noetl_api::scalars::{DATE_TIME, JSON};
-use noetl_api::schema::sdl;
+use chrono::{DateTime, Utc};
+use graphql_transport::{CheckedScalar, Limits, TypeSystem, check_body};
 
 use super::corpus::{self, Sent};
 use super::process;
 
 /// Number of cases if `NOETL_FUZZ_SECONDS` is not set.
 const CASES: u64 = 600;
+/// The scalar whose values the server checks before the first resolver.
+const DATE_TIME: CheckedScalar = CheckedScalar {
+    name: "DateTime",
+    example: "\"2026-01-31T12:00:00Z\"",
+    fits: |value| matches!(value, Value::String(text) if text.parse::<DateTime<Utc>>().is_ok()),
+};
 /// Maximum CPU time of one case in a build without optimisation.
 const MAX_CPU: Duration = Duration::from_millis(500);
 
@@ -123,7 +128,8 @@ fn is_merged(mut request: Request) {
 
 #[tokio::test]
 async fn mutated_requests_are_refused_or_validated_within_the_limits() {
-    let types = TypeSystem::from_sdl(&sdl()).unwrap().with_scalar(DATE_TIME).with_carried_scalar(JSON);
+    let types = TypeSystem::from_sdl(include_str!("../../../schema.graphql")).unwrap();
+    let types = types.with_scalar(DATE_TIME).with_carried_scalar("JSON");
     let limits = Limits::default();
     // More mutations of small bodies fit into the same time.
     let seeds = corpus::all().into_iter().filter_map(|case| match case.sent {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use noetl_testkit::repository;
 use syn::visit::{self, Visit};
 use syn::{ItemMod, ItemUse, Macro, MetaList, UseTree, Visibility};
 
@@ -194,7 +195,7 @@ impl Workspace {
     fn read() -> Self {
         let mut sources = BTreeMap::new();
         for (name, folder) in CRATES {
-            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+            let root = repository().join(folder);
             for path in rust_files(&root) {
                 let inner = path.strip_prefix(&root).unwrap().with_extension("");
                 let mut module = vec![name.to_owned()];

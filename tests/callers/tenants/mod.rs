@@ -17,7 +17,6 @@ use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use noetl_api::schema::sdl;
 use noetl_testkit::{Deployment, TokenFile};
 
 use world::{Side, World};
@@ -77,7 +76,7 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
 #[test]
 fn every_root_field_has_a_check() {
     let mut fields = BTreeSet::new();
-    for definition in parse_schema(sdl()).unwrap().definitions {
+    for definition in parse_schema(include_str!("../../../schema.graphql")).unwrap().definitions {
         let TypeSystemDefinition::Type(definition) = definition else { continue };
         let (name, kind) = (definition.node.name.node.to_string(), &definition.node.kind);
         if let ("Query" | "Mutation" | "Subscription", TypeKind::Object(object)) = (name.as_str(), kind) {

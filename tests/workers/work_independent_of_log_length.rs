@@ -11,9 +11,9 @@ use noetl_testkit::{Deployment, WAIT_TIMEOUT, sleep_in_scenario};
 use serde_json::json;
 
 const SHORT: i64 = 1_000;
-const LONG: i64 = 100_000;
+const LONG: i64 = 30_000;
 const MORE: i64 = 10;
-const BACKLOG: i64 = 20_000;
+const BACKLOG: i64 = 10_000;
 
 async fn write(deployment: &Deployment, execution: i64, events: std::ops::Range<i64>) {
     let insert = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name)
@@ -51,7 +51,7 @@ async fn reading_a_state_needs_the_same_work_for_a_long_log_as_for_a_short_one()
     sqlx::query("VACUUM ANALYZE noetl.event").execute(&mut deployment.shard(0).await).await.unwrap();
     for id in [short, long] {
         assert_eq!(server.advance_projections(&[id]).await["failed"], json!([]));
-        write(&deployment, id, 200_000..200_000 + MORE).await;
+        write(&deployment, id, 100_000..100_000 + MORE).await;
     }
     // A single connection, whose plan is cached for the short log.
     let reader = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);

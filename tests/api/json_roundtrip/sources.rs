@@ -1,16 +1,13 @@
 //! All sources read JSON with one decoder.
 
-use std::path::Path;
-
-use noetl_testkit::sources::sources;
+use noetl_testkit::{repository, sources};
 use plain_json as json;
 
 /// Clippy refuses the reading functions of `serde_json`. This test finds the types that these functions must not read.
 #[test]
 fn every_type_and_query_reads_json_with_the_decoder() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    for path in sources(root).iter().filter(|path| !path.ends_with("json/src/read.rs")) {
+    for path in sources().iter().filter(|path| !path.ends_with("json/src/read.rs")) {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let text = text.split("#[cfg(test)]").next().unwrap();
         for derived in text
@@ -30,7 +27,7 @@ fn every_type_and_query_reads_json_with_the_decoder() {
             }
         }
     }
-    for path in std::fs::read_dir(root.join(".sqlx")).unwrap() {
+    for path in std::fs::read_dir(repository().join(".sqlx")).unwrap() {
         let query = json::read(&std::fs::read_to_string(path.unwrap().path()).unwrap()).unwrap();
         for column in query["describe"]["columns"].as_array().unwrap() {
             if column["type_info"] == "Jsonb" || column["type_info"] == "Json" {

@@ -1,11 +1,10 @@
 //! Network settings of a server: addresses, host names, origins, and the listener of the health probes.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::{Output, Stdio};
 
 use noetl_testkit::broker_cluster::free_ports;
-use noetl_testkit::{Deployment, Handshake, Server, TokenFile, binary, eventually};
+use noetl_testkit::{Deployment, Handshake, Server, TokenFile, binary, eventually, repository};
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, HOST, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
 };
@@ -235,7 +234,7 @@ async fn decompress(bytes: &[u8]) -> Vec<u8> {
 /// A route that is added without the limits fails this test: the routes are read from their sources.
 #[tokio::test]
 async fn every_route_beside_the_api_limits_its_body() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/web");
+    let folder = repository().join("src/web");
     let mut paths = BTreeSet::new();
     for file in std::fs::read_dir(folder).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();

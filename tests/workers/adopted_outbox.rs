@@ -10,7 +10,7 @@ use noetl_testkit::{Deployment, WAIT_TIMEOUT, eventually};
 use serde_json::{Value, json};
 
 /// The tables of an existing NoETL server.
-const NOETL: &str = include_str!("migrations/noetl.sql");
+const NOETL: &str = include_str!("../fixtures/noetl.sql");
 const FEATHER: &str = "application/vnd.apache.arrow.file";
 
 /// Creates a deployment on a database of an existing NoETL server, with the given outbox rows.

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 /// The tables of an existing NoETL server.
-const NOETL: &str = include_str!("migrations/noetl.sql");
+const NOETL: &str = include_str!("../fixtures/noetl.sql");
 
 /// Rows of an existing NoETL server: two live subscriptions, an ended one, a completed execution and a running one.
-const ROWS: &str = include_str!("migrations/rows.sql");
+const ROWS: &str = include_str!("../fixtures/noetl_rows.sql");
 
 const TABLES: [&str; 7] =
     ["resource", "catalog", "event", "execution", "outbox", "subscription_dedup", "projection_snapshot"];

@@ -1,0 +1,34 @@
+//! Requests to the API: lists, objects, mutations, live updates, and the documents of the catalog.
+
+mod cancellations;
+mod catalog;
+mod catalog_documents;
+mod empty_selections;
+mod event_lists;
+mod execution_lists;
+mod executions;
+mod guards;
+mod intents;
+mod invalid_input;
+mod json_roundtrip;
+mod list_order;
+mod list_plans;
+mod no_query_per_row;
+mod nodes;
+mod noetl_catalog;
+mod noetl_subscriptions;
+mod omissions;
+mod partitions_opened;
+mod register_race;
+mod reruns;
+mod schema;
+mod selectors;
+mod server_info;
+mod statement_cancellation;
+mod subscription_backlog;
+mod system_status;
+mod total_counts;
+mod transitions;
+mod unlisted_executions;
+mod unselected_columns;
+mod updates;

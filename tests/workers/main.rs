@@ -1,0 +1,36 @@
+//! What workers drive: executions and their deduplication, the outbox, and the events and states of executions.
+
+mod abandoned_folds;
+mod actors;
+mod adopted_outbox;
+mod dedup;
+mod dedup_beside_noetl;
+mod dedup_claims;
+mod dedup_crash;
+mod event_id_conflicts;
+mod lease_connections;
+mod log_times;
+mod noetl_ids;
+mod notifications;
+mod outbox_claims;
+mod outbox_dead_rows;
+mod outbox_ends;
+mod outbox_invalid_input;
+mod outbox_lists;
+mod outbox_settle;
+mod outbox_workers;
+mod past_states;
+mod planted_events;
+mod project_documents;
+mod project_events;
+mod projections;
+mod projector;
+mod read_model_fill;
+mod recorded_logs;
+mod refused_writes;
+mod relay;
+mod sealed_loops;
+mod shared_statements;
+mod states_after_crash;
+mod sweeper;
+mod work_independent_of_log_length;
