@@ -32,8 +32,8 @@ check: playground ## after each change, in a minute: format, lints, unit tests, 
 one: playground ## run the tests whose names contain a text: make one T=dedup::
 	@scripts/check "$(T)"
 
-test: ## before a merge: format, lints, all tests on real servers, third-party suites, browser; about half an hour
-	@scripts/test
+test: ## before a merge: format, lints, all tests on real servers, third-party suites, browser; make test PARTS="rust browser"
+	@scripts/test $(PARTS)
 
 check-deploy: ## check the files in deploy/: image, compose file, Helm chart, alerts, dashboard
 	@scripts/check-deploy

@@ -71,11 +71,11 @@ const PARTS: { name: string; open: (console: Console, page: Page) => Promise<voi
 ];
 
 for (const { name, open } of PARTS) {
-  test(`${name} has no serious issue of accessibility, and is not cut off`, async ({ console, page }, info) => {
+  test(`${name} has no serious issue of accessibility, and is not cut off`, async ({ console, page }) => {
     await page.setViewportSize({ width: 1280, height: 800 });
     await open(console, page);
     await expect(console.connection).toHaveText("Live");
-    await expectAccessible(page, info, name);
+    await expectAccessible(page, name);
   });
 }
 

@@ -48,11 +48,11 @@ test("subscriptions: the list has those of the other shard, and says what is mis
   await expectRows(page, "Subscriptions", objects[READ].subscriptions, objects[MISSING].subscriptions);
 });
 
-test("outbox: the list has the entries of the other shard, and says what is missing, accessibly", async ({ page }, info) => {
+test("outbox: the list has the entries of the other shard, and says what is missing, accessibly", async ({ page }) => {
   await open(page, "/outbox?statuses=DEAD", "Outbox");
   await expect(missing(page)).toHaveCount(2);
   await expectRows(page, "Outbox entries", objects[READ].deadLetters, objects[MISSING].deadLetters);
-  await expectAccessible(page, info, "missing-shard");
+  await expectAccessible(page, "missing-shard");
 });
 
 test("events: the list has the published events, and says what is missing", async ({ page }) => {
@@ -70,13 +70,13 @@ test("details of an object on the missing shard do not say that it does not exis
   await expect(page.getByText("There is no execution with this id")).toHaveCount(0);
 });
 
-test("the command palette says what it could not search", async ({ page }, info) => {
+test("the command palette says what it could not search", async ({ page }) => {
   const console = await open(page, "/", "Overview");
   const palette = page.getByRole("dialog");
   await console.search("tests/shards/");
   await expect(missing(palette)).toContainText("shard 1");
   await expect(palette.getByText("Nothing found")).toHaveCount(0);
-  await expectAccessible(page, info, "palette-of-missing-shard");
+  await expectAccessible(page, "palette-of-missing-shard");
   await page.keyboard.press("Escape");
   await console.search(objects[MISSING].executions[0] ?? "");
   await expect(palette.getByRole("alert")).toContainText("The System view shows which.");

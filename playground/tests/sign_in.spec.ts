@@ -159,14 +159,13 @@ test("an error of the server during the exchange is shown", async ({ page }) => 
 
 for (const colorScheme of ["light", "dark"] as const) {
   for (const width of [1280, 390]) {
-    test(`the dialog has no serious issue of accessibility: ${colorScheme}, ${width} pixels`, async ({ page }, info) => {
+    test(`the dialog has no serious issue of accessibility: ${colorScheme}, ${width} pixels`, async ({ page }) => {
       provider.behaviour = "refuse";
       await page.emulateMedia({ colorScheme });
       await page.setViewportSize({ width, height: 800 });
       const signIn = await open(page);
       await signIn.openWindow();
       await expect(signIn.failure).toBeVisible();
-      await page.screenshot({ path: info.outputPath(`sign-in-${width}-${colorScheme}.png`) });
       const { violations } = await new AxeBuilder({ page }).include("[role=dialog]").analyze();
       const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
       expect(serious.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`)).toEqual([]);

@@ -6,7 +6,7 @@ use noetl_testkit::{Deployment, Live, Server, TokenFile};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-const SOCKETS: usize = 16;
+const SOCKETS: usize = 8;
 const ON_EACH: usize = 100;
 /// Limit of the additional resident memory of one caller's subscriptions.
 const MEMORY_MIB: u64 = 64;

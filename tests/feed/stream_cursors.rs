@@ -75,7 +75,6 @@ async fn a_page_and_its_live_events_have_every_event_once_while_writers_commit_o
     deployment.feeds_begun().await;
     let logs: Vec<i64> =
         (0..2).flat_map(|index| deployment.ids_on(index, (i64::try_from(index).unwrap() + 1) << 32, 2)).collect();
-    // The list of all events is read first, while it fits into one page.
     let lists: Vec<(Value, u32)> = [(json!({}), 100), (json!({ "filter": { "types": ["call.*"] } }), 20)]
         .into_iter()
         .chain(logs.iter().flat_map(|log| {
@@ -87,12 +86,12 @@ async fn a_page_and_its_live_events_have_every_event_once_while_writers_commit_o
     let writing = async {
         join_all((0..2).map(|index| Writer::new(&deployment, index).at_most(ROUNDS).write(&enough))).await;
     };
+    // Readers are checked together, because a socket that nobody reads is closed after a while.
+    let read_all = || join_all(lists.iter().map(|(list, size)| Joined::read(&server, list, *size)));
     let joining = async {
         let mut joined = Vec::new();
         for _ in 0..3 {
-            for (list, size) in &lists {
-                joined.push(Joined::read(&server, list, *size).await);
-            }
+            joined.extend(read_all().await);
         }
         enough.store(true, Ordering::Relaxed);
         joined
@@ -105,16 +104,14 @@ async fn a_page_and_its_live_events_have_every_event_once_while_writers_commit_o
         insert(&mut deployment.shard(index / 2).await, *key).await;
     }
     deployment.until_all_published().await;
-    for (list, size) in &lists {
-        joined.push(Joined::read(&server, list, *size).await);
-    }
+    joined.extend(read_all().await);
     let committed = deployment.committed().await;
     assert!(joined.iter().filter(|one| one.is_exact && one.log.is_none()).count() > 0, "no page has all events");
-    for (number, one) in joined.into_iter().enumerate() {
+    join_all(joined.into_iter().enumerate().map(|(number, one)| {
         // The reader of a page that was read last gets no event.
-        let last = if number < 3 * lists.len() { last.as_slice() } else { &[] };
-        one.check(&committed, last).await;
-    }
+        one.check(&committed, if number < 3 * lists.len() { last.as_slice() } else { &[] })
+    }))
+    .await;
 }
 
 /// Until the feed has published an event, neither a page that is to be joined has it, nor is it lost.

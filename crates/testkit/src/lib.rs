@@ -59,14 +59,16 @@ use std::time::Duration;
 /// Time limit of every wait. A test that waits longer fails.
 pub const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Calls `probe` until it returns `Some`. Panics with `what` after [`WAIT_TIMEOUT`].
+/// Calls `probe` until it returns `Some`, every 20 ms at first and every 100 ms after 2 s, because a call costs the server
+/// more than the wait. Panics with `what` after [`WAIT_TIMEOUT`].
 pub async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
-    let give_up = tokio::time::Instant::now() + WAIT_TIMEOUT;
+    let begun = tokio::time::Instant::now();
     loop {
         if let Some(found) = probe().await {
             return found;
         }
-        assert!(tokio::time::Instant::now() < give_up, "timed out while waiting for: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let waited = begun.elapsed();
+        assert!(waited < WAIT_TIMEOUT, "timed out while waiting for: {what}");
+        tokio::time::sleep((waited / 20).clamp(Duration::from_millis(20), Duration::from_millis(100))).await;
     }
 }
