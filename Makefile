@@ -26,13 +26,13 @@ run: server ## install missing programs, build, and start everything: make run A
 demo: server ## send real traffic to a running server: make demo ARGS="--help"
 	@exec $(SERVER) demo $(ARGS)
 
-check: playground ## after each change, in a minute: format, lints, unit tests, and some tests of each area
+check: playground ## after each change: format, lints, unit tests, and some tests of each area
 	@scripts/check
 
 one: playground ## run the tests whose names contain a text: make one T=dedup::
 	@scripts/check "$(T)"
 
-test: ## before a merge: format, lints, all tests on real servers, third-party suites, browser; make test PARTS="rust browser"
+test: ## before you send a change: everything; a part of it: make test PARTS="rust browser"
 	@scripts/test $(PARTS)
 
 check-deploy: ## check the files in deploy/: image, compose file, Helm chart, alerts, dashboard
@@ -41,7 +41,7 @@ check-deploy: ## check the files in deploy/: image, compose file, Helm chart, al
 bench: playground ## run the benchmarks, with an optimised build on a private Postgres
 	@scripts/test-servers run cargo bench --bench promises -- $(ARGS)
 
-soak: program ## after a change of the feed, the outbox or deduplication: let everything fail at random under load: make soak MINUTES=20 SEED=7
+soak: program ## after a change of the feed, the outbox or deduplication: everything fails at random under load: make soak MINUTES=20 SEED=7
 	@NOETL_SOAK_SEED=$(SEED) NOETL_SOAK_SECONDS=$$(($(MINUTES) * 60)) cargo test --quiet --test soak -- --nocapture
 
 night: program ## cause each failure of the runbook under load, and see that its alerts fire, in about 25 minutes: make night ARGS=broker

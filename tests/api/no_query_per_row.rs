@@ -39,8 +39,6 @@ const OUTBOX: &str = "query($prefix: String!) { outbox { entries(first: 100, fil
     id event { id meta catalogEntry { path } } execution { id workload }
 } } } }";
 
-/// Name of the rows that are catalog entries.
-const ENTRY: &str = "entry";
 const ENTRIES: &str = "query($prefix: String!) { catalogEntries(first: 100, filter: {pathPrefix: $prefix}) { nodes {
     path workflow { steps { name } } versions(first: 2) { nodes { version content } totalCount { value } }
     executions(first: 2) { nodes { id workload catalogEntry { path } } totalCount(upTo: 5) { value } }
@@ -186,59 +184,52 @@ async fn cost(server: &Server, query: &str, prefix: &str) -> (i64, Vec<Value>) {
     (statements, list["nodes"].as_array().unwrap().clone())
 }
 
-/// Returns the smallest number of statements of measurements, up to the first one that is not more than `enough`.
-async fn least(trials: i64, enough: i64, mut measure: impl AsyncFnMut(i64) -> i64) -> i64 {
-    let mut least = i64::MAX;
+/// A list, and fields of its items: lists with two items, and objects.
+struct List {
+    query: &'static str,
+    lists: &'static [&'static str],
+    objects: &'static [&'static str],
+}
+
+/// Measures lists of `count` rows, each time of new rows, until no list has more statements than `enough`, or `trials`
+/// times. Returns the smallest number of statements of each list.
+async fn least(
+    (trials, count): (i64, i64),
+    enough: &[i64],
+    lists: &[List],
+    server: &Server,
+    mut write: impl AsyncFnMut(i64, i64) -> String,
+) -> Vec<i64> {
+    let mut least = vec![i64::MAX; lists.len()];
     for trial in 0..trials {
-        least = least.min(measure(trial).await);
-        if least <= enough {
+        let prefix = write(count, trial).await;
+        for (list, least) in lists.iter().zip(&mut least) {
+            let (statements, nodes) = cost(server, list.query, &prefix).await;
+            assert_eq!(i64::try_from(nodes.len()).unwrap(), count, "{}", list.query);
+            for node in &nodes {
+                assert!(list.objects.iter().all(|field| node[field].is_object()), "{node}");
+                for field in list.lists {
+                    assert_eq!(node[field]["nodes"].as_array().unwrap().len(), 2, "{node}");
+                }
+            }
+            *least = statements.min(*least);
+        }
+        if least.iter().zip(enough).all(|(least, enough)| least <= enough) {
             break;
         }
     }
     least
 }
 
-/// Compares the numbers of statements of measurements of a few rows and of many.
-async fn compare(mut measure: impl AsyncFnMut(i64, i64) -> i64) {
-    let small = least(TRIALS, 0, async |trial| measure(SMALL, trial).await).await;
-    let large = least(MAX_TRIALS, small, async |trial| measure(LARGE, trial).await).await;
-    assert!(small > 0, "no statement was counted");
-    assert_eq!(small, large, "statements for {SMALL} and for {LARGE} rows");
-}
-
-async fn check(query: &str, name: &str, lists: &[&str]) {
-    // One shard only: with several shards, the number of shards that a few rows use depends on their ids.
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
-    let mut seed = Seed::new(&deployment).await;
-    compare(async |count, trial| {
-        let prefix = format!("{name}{count}-{trial}/");
-        if name == ENTRY {
-            seed.entries(&prefix, count).await;
-        } else {
-            seed.rows(&prefix, count).await;
-        }
-        let (statements, nodes) = cost(&server, query, &prefix).await;
-        assert_eq!(i64::try_from(nodes.len()).unwrap(), count);
-        for node in &nodes {
-            assert!(name == ENTRY || node["catalogEntry"]["path"].is_string(), "{node}");
-            for list in lists {
-                assert_eq!(node[list]["nodes"].as_array().unwrap().len(), 2, "{node}");
-            }
-        }
-        statements
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_list_of_executions_runs_as_many_statements_for_100_rows_as_for_2() {
-    check(EXECUTIONS, "run", &["children", "events"]).await;
-}
-
-#[tokio::test]
-async fn a_list_of_subscriptions_runs_as_many_statements_for_100_rows_as_for_2() {
-    check(SUBSCRIPTIONS, "inbox", &["events", "executions"]).await;
+/// Compares the numbers of statements of a few rows and of many, for lists of the same rows. `write` writes the rows of a
+/// trial, and returns their prefix.
+async fn compare(lists: &[List], server: &Server, mut write: impl AsyncFnMut(i64, i64) -> String) {
+    let small = least((TRIALS, SMALL), &vec![0; lists.len()], lists, server, &mut write).await;
+    let large = least((MAX_TRIALS, LARGE), &small, lists, server, &mut write).await;
+    for ((list, small), large) in lists.iter().zip(small).zip(large) {
+        assert!(small > 0, "no statement was counted: {}", list.query);
+        assert_eq!(small, large, "statements for {SMALL} and for {LARGE} rows: {}", list.query);
+    }
 }
 
 /// Writes events of executions and of source subscriptions, and outbox rows of executions, each with a log of its own.
@@ -261,34 +252,37 @@ async fn write_logs(seed: &mut Seed, prefix: &str, count: i64) {
     }
 }
 
-async fn check_edges(query: &str, name: &str, edges: &[&str]) {
+#[tokio::test]
+async fn a_list_runs_as_many_statements_for_100_rows_as_for_2() {
+    // One shard only: with several shards, the number of shards that a few rows use depends on their ids.
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
     let mut seed = Seed::new(&deployment).await;
-    compare(async |count, trial| {
-        let prefix = format!("{name}{count}-{trial}/");
-        write_logs(&mut seed, &prefix, count).await;
-        let (statements, nodes) = cost(&server, query, &prefix).await;
-        assert_eq!(i64::try_from(nodes.len()).unwrap(), count);
-        for node in &nodes {
-            assert!(edges.iter().all(|edge| node[edge].is_object()), "{node}");
-        }
-        statements
+    let of_rows = [
+        List { query: EXECUTIONS, lists: &["children", "events"], objects: &["catalogEntry"] },
+        List { query: SUBSCRIPTIONS, lists: &["events", "executions"], objects: &["catalogEntry"] },
+    ];
+    compare(&of_rows, &server, async |count, trial| {
+        let prefix = format!("run{count}-{trial}/");
+        seed.rows(&prefix, count).await;
+        prefix
     })
     .await;
-}
-
-#[tokio::test]
-async fn a_list_of_events_runs_as_many_statements_for_100_rows_as_for_2() {
-    check_edges(EVENTS, "event", &["catalogEntry", "owner"]).await;
-}
-
-#[tokio::test]
-async fn a_list_of_outbox_entries_runs_as_many_statements_for_100_rows_as_for_2() {
-    check_edges(OUTBOX, "outbox", &["event", "execution"]).await;
-}
-
-#[tokio::test]
-async fn a_list_of_catalog_entries_runs_as_many_statements_for_100_rows_as_for_2() {
-    check(ENTRIES, ENTRY, &["versions", "executions"]).await;
+    let of_logs = [
+        List { query: EVENTS, lists: &[], objects: &["catalogEntry", "owner"] },
+        List { query: OUTBOX, lists: &[], objects: &["event", "execution"] },
+    ];
+    compare(&of_logs, &server, async |count, trial| {
+        let prefix = format!("log{count}-{trial}/");
+        write_logs(&mut seed, &prefix, count).await;
+        prefix
+    })
+    .await;
+    let of_entries = [List { query: ENTRIES, lists: &["versions", "executions"], objects: &[] }];
+    compare(&of_entries, &server, async |count, trial| {
+        let prefix = format!("entry{count}-{trial}/");
+        seed.entries(&prefix, count).await;
+        prefix
+    })
+    .await;
 }

@@ -61,7 +61,7 @@ async fn the_tailer_finds_the_last_batch_before_foreign_messages_after_a_loss() 
     assert_exactly(&deployment.published().await, &deployment.committed().await);
 }
 
-/// Between the look at the end of the stream and the arrival of an event, there is always another message.
+/// Between the look at the end of the stream and the arrival of an event, there is usually another message.
 #[tokio::test]
 async fn a_stream_that_other_messages_fill_all_the_time_is_reported_and_the_feed_continues_after_them() {
     let deployment = Deployment::start(1).await;
@@ -70,18 +70,18 @@ async fn a_stream_that_other_messages_fill_all_the_time_is_reported_and_the_feed
     deployment.commit(7, 1..=1).await;
     deployment.until_published(1).await;
     let enough = CancellationToken::new();
-    let publish = async {
-        let (context, _) = deployment.broker().await;
+    let (context, _) = deployment.broker().await;
+    let publish = join_all((0..40).map(async |_| {
         while !enough.is_cancelled() {
-            let sent = (0..10).map(async |_| {
-                context.publish("noetl.events.foreign", "not an event".into()).await.unwrap().await.unwrap();
-            });
-            join_all(sent).await;
+            context.publish("noetl.events.foreign", "not an event".into()).await.unwrap().await.unwrap();
         }
-    };
+    }));
     let look = async {
-        deployment.commit(7, 2..=3).await;
+        let mut events = 2..;
+        // A batch may get through, on a fast machine.
         eventually("the feed says why it does not continue", async || {
+            let event = events.next()?;
+            deployment.commit(7, event..=event).await;
             deployment.last_error().await?.contains("other messages arrive all the time").then_some(())
         })
         .await;
