@@ -71,7 +71,7 @@ async fn a_stream_that_other_messages_fill_all_the_time_is_reported_and_the_feed
     deployment.until_published(1).await;
     let enough = CancellationToken::new();
     let (context, _) = deployment.broker().await;
-    let publish = join_all((0..40).map(async |_| {
+    let publish = join_all((0..16).map(async |_| {
         while !enough.is_cancelled() {
             context.publish("noetl.events.foreign", "not an event".into()).await.unwrap().await.unwrap();
         }
