@@ -30,6 +30,7 @@ check: playground ## after each change: format, lints, unit tests, and some test
 	@scripts/check
 
 one: playground ## run the tests whose names contain a text: make one T=dedup::
+	@test -n "$(T)" || { echo "one: name the tests: make one T=dedup::" >&2; exit 2; }
 	@scripts/check "$(T)"
 
 test: ## before you send a change: everything; a part of it: make test PARTS="rust browser"
