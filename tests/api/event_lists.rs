@@ -1,7 +1,5 @@
 //! Lists of events over all logs, newest first, and the conditions of lists of one log.
 
-use std::time::Duration;
-
 use noetl_domain::event::EventFilter;
 use noetl_domain::event_list::{EventPosition, LogFilter};
 use noetl_domain::page::PageRequest;
@@ -12,11 +10,10 @@ use noetl_storage::events::LargeColumns;
 use noetl_storage::pools::Database;
 use noetl_storage::view::View;
 use noetl_testkit::feed::run;
-use noetl_testkit::proxy::{ForwardingMode, Proxy};
+use noetl_testkit::proxy::ForwardingMode;
 use noetl_testkit::worker::event_with;
-use noetl_testkit::{Deployment, Server, sleep_in_scenario};
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
-use sqlx::postgres::PgConnectOptions;
 
 const LIST: &str = "query($filter: EventFilter, $first: Int, $after: String, $last: Int, $before: String) {
     events(filter: $filter, first: $first, after: $after, last: $last, before: $before) {
@@ -103,13 +100,8 @@ async fn the_latest_failures_of_all_executions_are_listed_newest_first() {
 
 #[tokio::test]
 async fn a_shard_that_is_down_is_named_and_the_others_are_listed() {
-    let mut deployment = Deployment::unmigrated(2).await;
-    let port = deployment.shard_dsns[1].parse::<PgConnectOptions>().unwrap().get_port();
-    let proxy = Proxy::start(port).await;
-    let through_proxy = deployment.shard_dsns[1].replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
-    let shards = format!("{},{through_proxy}", deployment.shard_dsns[0]);
-    deployment.env.push(("NOETL_SHARDS".to_owned(), shards));
-    deployment.migrate().await;
+    let mut deployment = Deployment::start(2).await;
+    let proxy = deployment.shard_behind_proxy(1).await;
     let server = deployment.replica_without_projector().await;
     with_events(&server).await;
     proxy.set(ForwardingMode::Closed);
@@ -168,44 +160,29 @@ async fn a_text_is_found_within_one_log_and_refused_over_all_logs() {
     assert_eq!(within["data"]["events"]["nodes"].as_array().unwrap().len(), 4, "{within}");
 }
 
-/// Number of rows and index entries that the database reads for a page.
-async fn work(deployment: &Deployment, reader: &Database, filter: &LogFilter) -> i64 {
-    let read = async || {
-        let query = "SELECT ((SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname LIKE 'event%')
-                           + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'event%'))::bigint";
-        sqlx::query_scalar::<_, i64>(query).fetch_one(&mut deployment.shard(0).await).await.unwrap()
-    };
+/// Returns the number of rows and index entries that the database reads for a page.
+async fn work(deployment: &Deployment, filter: &LogFilter) -> i64 {
+    let before = deployment.entries_read(0, "event").await;
+    let reader = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
     let request = PageRequest::<EventPosition> { limit: 20, backwards: false, after: None, before: None };
-    let list = async |filter: &LogFilter| {
-        let (columns, range) = (LargeColumns::default(), request.newest_events_first(filter));
-        event_lists::list(View::whole(reader), &Scope::Unrestricted, filter, &columns, range, None).await.unwrap()
-    };
-    let nothing = LogFilter {
-        event: EventFilter { execution_ids: Some(vec![]), ..EventFilter::default() },
-        ..LogFilter::default()
-    };
-    // The database publishes its counts at most once a second, with the next statement of the connection.
-    sleep_in_scenario(Duration::from_millis(1100)).await;
-    assert_eq!(list(&nothing).await.len(), 0);
-    let before = read().await;
-    assert!(!list(filter).await.is_empty(), "{filter:?}");
-    sleep_in_scenario(Duration::from_millis(1100)).await;
-    assert_eq!(list(&nothing).await.len(), 0);
-    read().await - before
+    let (columns, range) = (LargeColumns::default(), request.newest_events_first(filter));
+    let page = event_lists::list(View::whole(&reader), &Scope::Unrestricted, filter, &columns, range, None).await;
+    assert!(!page.unwrap().is_empty(), "{filter:?}");
+    drop(reader);
+    deployment.entries_read(0, "event").await - before
 }
 
 #[tokio::test]
 async fn a_page_of_all_logs_is_read_along_an_index_whatever_the_condition_is() {
     let deployment = Deployment::start(1).await;
     let fill = "INSERT INTO noetl.event (execution_id, event_id, event_type, status, node_name, created_at)
-                SELECT n % 500, n, CASE WHEN n % 20000 = 1 THEN 'playbook.failed' ELSE 'call.' || n % 10 END,
-                       CASE WHEN n % 30000 = 2 THEN 'ODD' ELSE 'DONE' END, 'step' || n % 1000,
-                       timestamp '2026-01-01' + n * interval '1 second'
-                FROM generate_series(1, 100000) AS n";
+                SELECT n % 500, n, CASE WHEN n % 8000 = 1 THEN 'playbook.failed' ELSE 'call.' || n % 10 END,
+                       CASE WHEN n % 12000 = 2 THEN 'ODD' ELSE 'DONE' END, 'step' || n % 400,
+                       timestamp '2026-01-01' + n * interval '2.5 seconds'
+                FROM generate_series(1, 40000) AS n";
     let mut shard = deployment.shard(0).await;
     run(&mut shard, fill).await;
     run(&mut shard, "VACUUM ANALYZE noetl.event").await;
-    let reader = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
     let texts = |texts: &[&str]| Some(texts.iter().map(|one| (*one).to_owned()).collect::<Vec<String>>());
     let none = EventFilter::default;
     let filters = [
@@ -217,7 +194,7 @@ async fn a_page_of_all_logs_is_read_along_an_index_whatever_the_condition_is() {
     ];
     for event in filters {
         let filter = LogFilter { event, created_before: "2026-01-02T00:00:00Z".parse().ok(), ..LogFilter::default() };
-        let work = work(&deployment, &reader, &filter).await;
+        let work = work(&deployment, &filter).await;
         assert!(work < 3000, "{work} rows and index entries were read: {filter:?}");
     }
 }

@@ -169,7 +169,8 @@ fn omissions(types: &Types, mutation: &FieldDefinition) -> Vec<(String, Value)> 
         let (name, ty) = (&argument.name.node, &argument.ty.node);
         let mut add = |value: &str, ty: &Type| {
             let nullable = Type { nullable: true, ..ty.clone() };
-            for declared in [ty, &nullable] {
+            let declared: &[&Type] = if ty.nullable { &[ty] } else { &[ty, &nullable] };
+            for declared in declared {
                 let call = types.call(mutation, &format!("{name}: {value}"));
                 let query = format!("mutation($v: {declared}) {{ {call} }}");
                 for variables in [json!({}), json!({ "v": null }), json!({ "v": empty_json(types, ty) })] {
@@ -213,12 +214,13 @@ async fn omitted_values_change_nothing_in_any_mutation() {
     let server = replica(&deployment).await;
     let before = deployment.table_digests().await;
     let mut sent = 0;
-    for mutation in types.fields("Mutation") {
-        for (query, variables) in omissions(&types, mutation) {
+    for mutations in types.fields("Mutation").chunks(6) {
+        for (query, variables) in mutations.iter().flat_map(|mutation| omissions(&types, mutation)) {
             server.send(&query, variables).await.unwrap();
             sent += 1;
         }
-        assert_eq!(deployment.table_digests().await, before, "{} changed the databases", mutation.name.node);
+        let names: Vec<&str> = mutations.iter().map(|mutation| mutation.name.node.as_str()).collect();
+        assert_eq!(deployment.table_digests().await, before, "one of {names:?} changed the databases");
     }
     assert!(sent > 500, "only {sent} requests were made");
 }

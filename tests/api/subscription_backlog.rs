@@ -1,7 +1,8 @@
 //! The endpoint for autoscalers shows the active subscriptions and their executions that have not ended.
 
 use noetl_testkit::feed::insert_typed;
-use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres};
+use noetl_testkit::proxy::ForwardingMode;
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 
 async fn subscribed(server: &Server, path: &str, actions: &[&str]) -> String {
@@ -47,23 +48,16 @@ async fn the_scaler_endpoint_shows_active_subscriptions_with_their_backlog() {
 
 #[tokio::test]
 async fn the_scaler_endpoint_names_a_shard_that_is_down_and_fails_without_shards() {
-    let (mut deployment, (_folder, mut own)) = tokio::join!(Deployment::unmigrated(1), own_postgres(&[NOT_DURABLE]));
-    let both = format!("{},{}", deployment.shard_dsns[0], own.dsn("own"));
-    deployment.env.push(("NOETL_SHARDS".to_owned(), both));
-    deployment.migrate().await;
-    let mut alone = Deployment::unmigrated(0).await;
-    alone.env.push(("NOETL_SHARDS".to_owned(), own.dsn("alone")));
-    own.create_databases(&["alone".to_owned()]).await.unwrap();
-    alone.migrate().await;
-    let (server, without_shards) = tokio::join!(deployment.replica(), alone.replica());
-    for server in [&server, &without_shards] {
-        assert_eq!(server.get("/scaler/subscriptions").await.unwrap().status(), 200);
-    }
-    own.kill_9().await;
+    let mut deployment = Deployment::start(2).await;
+    let networks = [deployment.shard_behind_proxy(0).await, deployment.shard_behind_proxy(1).await];
+    let server = deployment.replica().await;
+    assert_eq!(server.get("/scaler/subscriptions").await.unwrap().status(), 200);
+    networks[1].set(ForwardingMode::Closed);
     let answer = server.get("/scaler/subscriptions").await.unwrap();
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.json::<Value>().await.unwrap()["unavailableShards"], json!([1]));
-    let answer = without_shards.get("/scaler/subscriptions").await.unwrap();
+    networks[0].set(ForwardingMode::Closed);
+    let answer = server.get("/scaler/subscriptions").await.unwrap();
     assert_eq!(answer.status(), 503);
     assert!(answer.json::<Value>().await.unwrap()["error"].is_string());
 }

@@ -79,7 +79,7 @@ async fn concurrent_transitions_write_a_valid_log_with_increasing_ids() {
     let replicas = replicas(&deployment).await;
     let id = subscribed(&replicas[0], "inbox").await;
     let mut carried_out: BTreeMap<i64, (&str, &str)> = BTreeMap::new();
-    for round in 0..6 {
+    for round in 0..4 {
         let asked: Vec<&str> = (0..32).map(|n| ACTIONS[(n * (round + 2) + n / 5) % 5]).collect();
         let transitions = asked.iter().enumerate().map(|(n, action)| replicas[n % 2].transition(action, &id, None));
         for (action, answer) in asked.iter().zip(join_all(transitions).await) {
@@ -112,7 +112,7 @@ async fn exactly_one_of_the_transitions_that_expect_the_same_event_succeeds() {
     let id = subscribed(&replicas[0], "inbox").await;
     let mut last = replicas[0].register("inbox").await["subscription"]["lastEventId"].as_str().unwrap().to_owned();
     for (round, action) in ["activate", "pause", "resume", "deactivate", "activate", "drain"].into_iter().enumerate() {
-        let transitions = (0..32).map(|n| replicas[n % 2].transition(action, &id, Some(&last)));
+        let transitions = (0..16).map(|n| replicas[n % 2].transition(action, &id, Some(&last)));
         let answers = join_all(transitions).await;
         let (won, lost): (Vec<&Value>, Vec<&Value>) =
             answers.iter().partition(|answer| answer["userErrors"] == json!([]));
@@ -164,7 +164,6 @@ async fn every_action_in_every_state_follows_the_transition_table() {
                 assert_eq!(after, before, "{state} {action} wrote something");
             }
             assert_legal(&after);
-            server.transition("deactivate", &id, None).await;
         }
     }
 }

@@ -168,14 +168,14 @@ async fn a_batch_of_executions_with_a_large_default_workload_uses_bounded_memory
     };
     let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) {
         results { outcome userErrors { code message } } } }";
-    let requests: Vec<Value> = (0..150).map(request).map(execute_input).collect();
+    let requests: Vec<Value> = (0..100).map(request).map(execute_input).collect();
     let response = server.send(query, json!({ "input": { "requests": requests } })).await.unwrap();
     assert_eq!(response.get("errors"), None, "{response:.300}");
     let results = response["data"]["executeBatch"]["results"].as_array().unwrap();
     let started = results.iter().filter(|result| result["outcome"] == "STARTED").count();
-    assert_eq!(started, 150, "{:.300}", results[1]);
+    assert_eq!(started, 100, "{:.300}", results[1]);
     let large = "SELECT count(*) FROM noetl.event WHERE octet_length(context::text) > 1 << 20";
-    assert_eq!(deployment.sum_over_shards(large).await, 151);
+    assert_eq!(deployment.sum_over_shards(large).await, 101);
     let grown = server.peak_memory().saturating_sub(before);
     assert!(grown < 200 * MIB, "the process grew by {} MiB", grown / MIB);
 }
@@ -216,8 +216,8 @@ async fn large_states_are_advanced_one_by_one_in_bounded_memory() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_with(&QUIET).await;
     let write = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status, result)
-                 SELECT log, log + n, 'call.done', 'step' || n, 'COMPLETED', jsonb_build_object('text', repeat('x', 2048))
-                 FROM generate_series(1000000, 1013999, 1000) AS log, generate_series(1, 999) AS n";
+                 SELECT log, log + n, 'call.done', 'step' || n, 'COMPLETED', jsonb_build_object('text', repeat('x', 8192))
+                 FROM generate_series(1000000, 1013999, 1000) AS log, generate_series(1, 249) AS n";
     sqlx::query(write).execute(&mut deployment.cluster().await).await.unwrap();
     let ids: Vec<i64> = (1_000_000..1_014_000).step_by(1000).collect();
     assert_eq!(server.advance_projections(&ids).await["failed"], json!([]));

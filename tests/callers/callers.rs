@@ -208,7 +208,7 @@ async fn a_live_connection_ends_when_its_token_expires() {
     let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
     file.add(&["--role", "viewer", "--subject", "lasting"]);
     let server = guarded(&deployment, &file).await;
-    let end = (chrono::Utc::now() + Duration::from_secs(8)).to_rfc3339();
+    let end = (chrono::Utc::now() + Duration::from_secs(5)).to_rfc3339();
     let token = file.add(&["--role", "viewer", "--expires", &end]);
     known(&server, &token).await;
     let mut socket = live(&server, &token).await;

@@ -17,7 +17,11 @@ const SILENT: usize = 2_000;
 /// Limit of the memory growth for 2,000 silent connections. The measured growth is about 8 MiB.
 const SILENT_MIB: f64 = 30.0;
 /// Limit of the additional memory growth for clients that send slowly or do not read.
-const STUCK_MIB: f64 = 300.0;
+const STUCK_MIB: f64 = 200.0;
+/// Maximum number of requests in flight. A caller may have half of them.
+const REQUESTS: usize = 256;
+/// Number of clients of each transport that do not read.
+const NOT_READING: usize = 6;
 /// Size of each of two large events.
 const LARGE_MIB: u32 = 7;
 
@@ -119,7 +123,9 @@ async fn idle_connections_need_little_memory_and_do_not_block_other_clients() {
     let silent = SILENT.min(usize::try_from(most).unwrap().saturating_sub(4_000));
     let deployment = Deployment::start(1).await;
     // On a busy machine it takes long to open so many connections.
-    let server = deployment.replica_with(&[("NOETL_HEADER_TIMEOUT_SECS", "300")]).await;
+    let requests = REQUESTS.to_string();
+    let settings = [("NOETL_HEADER_TIMEOUT_SECS", "300"), ("NOETL_MAX_REQUESTS", requests.as_str())];
+    let server = deployment.replica_with(&settings).await;
     let at = address(&server);
     is_served(&server, 2).await;
 
@@ -145,9 +151,9 @@ async fn idle_connections_need_little_memory_and_do_not_block_other_clients() {
             .repeat(3);
     let slow_body = post(&json!({ "query": "{ server { version } }", "variables": { "x": "y".repeat(200_000) } }));
     held.extend(hold(at, 300, 15, "POST /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: ").await);
-    held.extend(hold(at, 600, 16, &slow_body[..150_000]).await);
-    held.extend(hold(at, 20, 17, &introspection).await);
-    for _ in 0..20 {
+    held.extend(hold(at, REQUESTS / 2 + 30, 16, &slow_body[..150_000]).await);
+    held.extend(hold(at, NOT_READING, 17, &introspection).await);
+    for _ in 0..NOT_READING {
         held.push(unread_socket(at, 18).await);
     }
     let grown = resident_mib(&server) - before;

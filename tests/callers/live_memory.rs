@@ -6,10 +6,12 @@ use noetl_testkit::{Deployment, Live, Server, TokenFile};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-const SOCKETS: usize = 8;
+const SOCKETS: usize = 3;
 const ON_EACH: usize = 100;
+/// Maximum estimated memory of all subscriptions, in MiB. A caller may have half of it: about 150 of its subscriptions.
+const LIVE_MIB: &str = "64";
 /// Limit of the additional resident memory of one caller's subscriptions.
-const MEMORY_MIB: u64 = 64;
+const MEMORY_MIB: u64 = 56;
 const EVENTS: &str = "subscription($ids: [ID!]) { events(filter: { executionIds: $ids }) { __typename } }";
 
 /// Opens a socket of a caller.
@@ -48,7 +50,7 @@ async fn subscriptions_of_one_caller_hold_bounded_memory_and_others_are_served()
     let (attacker, victim) = (of("attacker"), of("victim"));
     let deployment = Deployment::start(1).await;
     let (name, path) = tokens.setting();
-    let server = deployment.replica_with(&[(name, &path)]).await;
+    let server = deployment.replica_with(&[(name, &path), ("NOETL_MAX_LIVE_MIB", LIVE_MIB)]).await;
     deployment.feeds_begun().await;
     let before = server.peak_memory() >> 20;
     let enough = CancellationToken::new();

@@ -283,7 +283,7 @@ async fn keys_of_each_allowed_kind_verify_their_own_tokens_only() {
 
 #[tokio::test]
 async fn keys_can_be_rotated_while_the_server_runs() {
-    let (deployment, old, new) = (Deployment::start(0).await, Key::new("old"), Key::new("new"));
+    let (deployment, old, new) = (Deployment::start(0).await, Key::es256("old"), Key::es256("new"));
     let provider = Provider::start(&[&old]).await;
     let server = provider.replica(&deployment).await;
     let [by_old, by_new] = [&old, &new].map(|key| key.sign(&provider.claims(json!({}))));
@@ -293,7 +293,7 @@ async fn keys_can_be_rotated_while_the_server_runs() {
     assert!(is_accepted(&server, &by_old).await);
 
     provider.publish(&[&new]);
-    let unknown = Key::new("unknown").sign(&provider.claims(json!({})));
+    let unknown = Key::es256("unknown").sign(&provider.claims(json!({})));
     assert!(!is_accepted(&server, &unknown).await);
     eventually("the old key is removed", async || (!is_accepted(&server, &by_old).await).then_some(())).await;
     assert!(is_accepted(&server, &by_new).await);
@@ -308,7 +308,7 @@ async fn known_keys_are_used_while_the_provider_is_down() {
     assert!(is_accepted(&server, &token).await);
     provider.set_down(true);
     let before = provider.published.fetches.load(Ordering::SeqCst);
-    let unknown = Key::new("unknown").sign(&provider.claims(json!({})));
+    let unknown = Key::es256("unknown").sign(&provider.claims(json!({})));
     let asked = (0..20).map(|_| is_accepted(&server, &unknown));
     assert_eq!(join_all(asked).await, [false; 20]);
     let fetches = provider.published.fetches.load(Ordering::SeqCst) - before;

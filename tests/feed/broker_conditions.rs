@@ -86,6 +86,9 @@ async fn a_purge_of_the_stream_repeats_no_event_and_readers_get_a_gap_for_what_t
     live.assert_saw_exactly(&deployment.committed().await);
     assert_eq!(live.gaps(), []);
 
+    for reader in [&mut live, &mut away] {
+        reader.disconnect().await;
+    }
     assert!(server.stop().await.success());
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -135,11 +138,12 @@ async fn a_stream_that_is_created_again_with_a_later_first_sequence_gets_every_e
     deployment.commit(7, 1..=100).await;
     assert!(reader.until_seen([(7, 100)]).await, "the feed ended");
     deployment.until_batch_finished().await;
+    reader.disconnect().await;
     assert!(server.stop().await.success());
     let (context, _) = deployment.broker().await;
     context.delete_stream("noetl_events").await.unwrap();
     create_stream(&deployment, config()).await;
-    for _ in 0..500 {
+    for _ in 0..150 {
         context.publish("noetl.events.filler", "{}".into()).await.unwrap().await.unwrap();
     }
     deployment.broker().await.1.purge().await.unwrap();

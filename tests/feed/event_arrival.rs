@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures::future::join_all;
 use noetl_domain::cursor::{CursorKind, decode, encode};
 use noetl_domain::event_list::Arrival;
 use noetl_testkit::feed::{assert_exactly, insert, insert_typed, run};
 use noetl_testkit::writer::Writer;
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, Server, sleep_in_scenario};
 use serde_json::{Value, json};
 
 const LOG: &str = "query($id: ID!, $order: EventOrder, $first: Int, $after: String, $filter: EventFilter) {
@@ -116,6 +117,8 @@ async fn followers_get_every_event_once_while_writers_commit_in_any_order() {
         let mut follower = Follower::new(&server, *log);
         while !written.load(Ordering::Relaxed) {
             follower.read(3).await;
+            // Shorter than the time between the commits of a late transaction and of a younger one.
+            sleep_in_scenario(Duration::from_millis(30)).await;
         }
         follower.read(3).await;
         follower.seen.iter().map(|event| (*log, *event)).collect::<Vec<_>>()

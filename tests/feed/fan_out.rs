@@ -7,7 +7,7 @@ use noetl_testkit::feed::{Reader, insert_typed, run};
 use noetl_testkit::{Deployment, Live, Server, eventually};
 use serde_json::{Value, json};
 
-/// Number of readers in each test.
+/// Number of readers in most tests.
 const READERS: i64 = 60;
 
 /// Settings of a replica that only delivers events, so that its metrics count only the work for readers.
@@ -17,7 +17,7 @@ const DELIVERS_ONLY: [(&str, &str); 3] =
 /// Starts a deployment with a replica that publishes and one that only delivers.
 async fn start(shards: usize) -> (Deployment, Server, Server) {
     let deployment = Deployment::start(shards).await;
-    let leader = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
+    let leader = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let server = deployment.replica_with(&DELIVERS_ONLY).await;
     (deployment, leader, server)
@@ -149,35 +149,39 @@ async fn readers_share_the_text_of_an_event_although_their_cursors_differ() {
 
 #[tokio::test]
 async fn readers_that_resume_together_share_the_fetches() {
+    /// Number of events. They need three pages of the stream (256 messages).
+    const EVENTS: i64 = 600;
+    /// Number of readers.
+    const RESUMED: i64 = 30;
     let (deployment, _leader, server) = start(1).await;
-    let mut readers = join_all((0..READERS).map(|_| open(&server, Value::Null))).await;
+    let mut readers = join_all((0..RESUMED).map(|_| open(&server, Value::Null))).await;
     // The readers stop at different positions.
-    for round in 1..=READERS {
+    for round in 1..=RESUMED {
         deployment.commit(5, round..=round).await;
         let reader = &mut readers[usize::try_from(round - 1).unwrap()];
         assert!(reader.until_seen([(5, round)]).await);
     }
     drop(server);
-    deployment.commit(5, READERS + 1..=1000).await;
-    deployment.until_published(1000).await;
+    deployment.commit(5, RESUMED + 1..=EVENTS).await;
+    deployment.until_stored(usize::try_from(EVENTS).unwrap()).await;
     let server = deployment.replica_with(&DELIVERS_ONLY).await;
     let client = async_nats::connect(deployment.nats.url()).await.unwrap();
     let mut created = client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.CREATED.noetl_events.>").await.unwrap();
     client.flush().await.unwrap();
     let resuming = readers.iter_mut().map(async |reader| {
         reader.reconnect(&server).await;
-        assert!(reader.until_seen([(5, 1000)]).await);
+        assert!(reader.until_seen([(5, EVENTS)]).await);
         reader.seen.clone()
     });
     for (stopped, seen) in (1..).zip(join_all(resuming).await) {
-        assert_eq!(seen, (1..=1000).map(|event| (5, event)).collect::<Vec<_>>(), "reader {stopped}");
+        assert_eq!(seen, (1..=EVENTS).map(|event| (5, event)).collect::<Vec<_>>(), "reader {stopped}");
     }
     client.flush().await.unwrap();
     let mut count = 0;
     while created.next().now_or_never().flatten().is_some() {
         count += 1;
     }
-    assert!((1..=10).contains(&count), "{count} consumers were created for {READERS} readers");
+    assert!((1..=10).contains(&count), "{count} consumers were created for {RESUMED} readers");
     eventually("no replay is waiting", async || {
         (server.metric("noetl_stream_replays_waiting").await < 0.5).then_some(())
     })

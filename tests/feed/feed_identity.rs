@@ -4,7 +4,7 @@
 use nix::sys::signal::Signal;
 use noetl_local::Postgres;
 use noetl_testkit::copies::{
-    back_up, copy_beside, own_server, restore, server_in, standby, switch_server, until_replayed,
+    back_up, copy_on_shared_server, own_server, restore, server_in, standby, switch_server, until_replayed,
 };
 use noetl_testkit::feed::{Key, Reader, assert_exactly, run};
 use noetl_testkit::{Deployment, Server, eventually};
@@ -125,7 +125,7 @@ struct Split {
 async fn split() -> (Split, Server) {
     let (primary, folder) = own_server().await;
     let mut deployment = Deployment::on(&primary.dsn("postgres"), 0).await;
-    let server = deployment.replica().await;
+    let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let standby = standby(&primary, &folder.path().join("standby")).await;
     deployment.commit(7, 1..=10).await;
@@ -166,7 +166,7 @@ async fn until_error_on_copy_contains(copy: &str, text: &str) {
 async fn of_two_tailers_on_a_split_database_only_the_one_of_the_promoted_server_publishes() {
     let (split, old) = split().await;
     let deployment = &split.deployment;
-    let new = deployment.replica().await;
+    let new = deployment.feed_replica().await;
     deployment.commit(9, 101..=120).await;
     deployment.until_published(30).await;
     split.commit_on_primary(201, 220).await;
@@ -193,7 +193,7 @@ async fn events_that_only_the_old_primary_published_are_in_a_gap_that_tells_read
     let deployment = &split.deployment;
     split.commit_on_primary(201, 220).await;
     deployment.until_published(30).await;
-    let new = deployment.replica().await;
+    let new = deployment.feed_replica().await;
     let mut reader = Reader::open(&new, json!({ "beginning": true }), Value::Null).await;
     deployment.commit(9, 101..=120).await;
     let committed = deployment.committed().await;
@@ -230,27 +230,27 @@ async fn a_restored_dump_publishes_only_after_the_original_has_stopped() {
     assert_exactly(&deployment.published().await, &all.into_iter().collect());
 }
 
-/// A deployment on a PostgreSQL server of its own, with ten published events.
-async fn original() -> (Deployment, Server, Postgres, tempfile::TempDir) {
-    let (postgres, folder) = own_server().await;
-    let deployment = Deployment::on(&postgres.dsn("postgres"), 0).await;
-    let server = deployment.replica().await;
+/// Starts a replica and publishes ten events.
+async fn ten_published(deployment: &Deployment) -> Server {
+    let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     deployment.commit(7, 1..=10).await;
     deployment.until_published(10).await;
     deployment.until_batch_finished().await;
-    (deployment, server, postgres, folder)
+    server
 }
 
 #[tokio::test]
 async fn a_copy_on_the_server_of_the_original_does_not_publish() {
-    let (deployment, server, postgres, _folder) = original().await;
-    let copy = copy_beside(&deployment, &postgres, "copy").await;
-    let _beside = deployment.replica_with(&[("NOETL_CLUSTER_DSN", &copy)]).await;
-    until_error_on_copy_contains(&copy, "database OID").await;
+    let deployment = Deployment::start(0).await;
+    let server = ten_published(&deployment).await;
+    let copied = copy_on_shared_server(&deployment).await;
+    let copy = &copied.cluster_dsn;
+    let _beside = deployment.feed_replica_with(&[("NOETL_CLUSTER_DSN", copy)]).await;
+    until_error_on_copy_contains(copy, "database OID").await;
     let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
     for round in 1..=5 {
-        commit_on(&copy, round * 100, round * 100 + 9).await;
+        commit_on(copy, round * 100, round * 100 + 9).await;
         deployment.commit(9, round * 100..=round * 100 + 9).await;
     }
     let committed = deployment.committed().await;
@@ -269,7 +269,7 @@ async fn copy_publishes_while_the_original_is_frozen(deployment: &Deployment, se
     deployment.until_published(15).await;
     deployment.until_batch_finished().await;
     server.signal(Signal::SIGSTOP);
-    let beside = deployment.replica_with(&[("NOETL_CLUSTER_DSN", copy)]).await;
+    let beside = deployment.feed_replica_with(&[("NOETL_CLUSTER_DSN", copy)]).await;
     commit_on(copy, 101, 120).await;
     deployment.until_published(35).await;
     deployment.commit(9, 201..=220).await;
@@ -286,14 +286,17 @@ async fn copy_publishes_while_the_original_is_frozen(deployment: &Deployment, se
 
 #[tokio::test]
 async fn events_of_a_copy_on_the_same_server_never_count_as_published_by_the_original() {
-    let (deployment, server, postgres, _folder) = original().await;
-    let copy = copy_beside(&deployment, &postgres, "copy").await;
-    copy_publishes_while_the_original_is_frozen(&deployment, server, &copy).await;
+    let deployment = Deployment::start(0).await;
+    let server = ten_published(&deployment).await;
+    let copied = copy_on_shared_server(&deployment).await;
+    copy_publishes_while_the_original_is_frozen(&deployment, server, &copied.cluster_dsn).await;
 }
 
 #[tokio::test]
 async fn events_of_a_copy_of_the_files_never_count_as_published_by_the_original() {
-    let (deployment, server, postgres, folder) = original().await;
+    let (postgres, folder) = own_server().await;
+    let deployment = Deployment::on(&postgres.dsn("postgres"), 0).await;
+    let server = ten_published(&deployment).await;
     let copied = folder.path().join("copy");
     std::fs::create_dir(&copied).unwrap();
     back_up(&postgres, &folder.path().join("postgres/data"), &copied.join("data")).await;

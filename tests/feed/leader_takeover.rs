@@ -6,15 +6,15 @@ use noetl_testkit::feed::{Key, assert_exactly, run};
 use noetl_testkit::{Deployment, Server, eventually};
 use sqlx::{Connection, Executor};
 
-/// Size of a transaction that is large enough to interrupt its publishing.
-const EVENTS: i64 = 5_000;
+/// Size of a transaction that is large enough to interrupt its publishing, and to be read in pages.
+const EVENTS: i64 = 2_500;
 /// Settings with one event in flight at a time, so that publishing takes long.
 const SLOW: [(&str, &str); 2] = [("NOETL_EVENT_STREAM_BATCH", "1"), ("NOETL_EVENT_STREAM_BACKFILL", "true")];
 
 /// Starts a leader and kills it in the middle of a batch.
 async fn killed_in_a_batch(deployment: &Deployment) {
     deployment.commit(7, 1..=EVENTS).await;
-    let mut server = deployment.replica_with(&SLOW).await;
+    let mut server = deployment.feed_replica_with(&SLOW).await;
     let (_, stream) = deployment.broker().await;
     let stored = async || i64::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
     eventually("some events are published", async || (stored().await > 200).then_some(())).await;
@@ -26,7 +26,7 @@ async fn killed_in_a_batch(deployment: &Deployment) {
 async fn the_next_leader_finishes_the_batch_of_a_killed_leader() {
     let deployment = Deployment::start(1).await;
     killed_in_a_batch(&deployment).await;
-    let _next = deployment.replica().await;
+    let _next = deployment.feed_replica().await;
     deployment.until_batch_finished().await;
     assert_exactly(&deployment.published().await, &deployment.committed().await);
 }
@@ -37,7 +37,7 @@ async fn rows_deleted_between_two_leaders_do_not_shift_the_batch() {
     killed_in_a_batch(&deployment).await;
     let all = deployment.committed().await;
     run(&mut deployment.shard(0).await, "DELETE FROM noetl.event WHERE event_id <= 100").await;
-    let _next = deployment.replica().await;
+    let _next = deployment.feed_replica().await;
     deployment.until_batch_finished().await;
     assert_exactly(&deployment.published().await, &all);
 }
@@ -50,7 +50,7 @@ async fn events_of_a_batch_that_retention_dropped_are_not_published_again() {
     stream.purge().await.unwrap();
     // The broker may have stored the last message of the killed leader after the kill.
     let first = i64::try_from(stream.get_info().await.unwrap().state.first_sequence).unwrap();
-    let _next = deployment.replica().await;
+    let _next = deployment.feed_replica().await;
     deployment.until_batch_finished().await;
     let rest: BTreeSet<Key> = (first..=EVENTS).map(|event| (7, event)).collect();
     assert_exactly(&deployment.published().await, &rest);

@@ -103,6 +103,7 @@ async fn a_first_start_continues_from_the_position_of_noetl_s_tailer() {
         assert!(reader.until_seen([(7, 101)]).await);
         assert_eq!(reader.seen, expected.map(|id| (7, id)).collect::<Vec<Key>>());
         // A later start continues from our own cursor.
+        reader.disconnect().await;
         assert!(server.stop().await.success());
         let _server = deployment.replica_with(&settings).await;
         commit(&deployment, 102..=102).await;

@@ -57,7 +57,7 @@ impl Readers {
 
 async fn start() -> (Deployment, Server, Server) {
     let deployment = Deployment::start(2).await;
-    let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+    let (one, other) = tokio::join!(deployment.feed_replica(), deployment.feed_replica());
     deployment.feeds_begun().await;
     deployment.commit_on_every_shard(1..=50).await;
     deployment.until_all_published().await;
@@ -146,7 +146,7 @@ async fn readers_get_every_event_if_the_broker_loses_data_during_writes() {
 #[tokio::test]
 async fn the_first_cursor_of_a_fresh_replica_has_the_epoch_of_the_feed() {
     let (deployment, one, _other) = start().await;
-    let fresh = deployment.replica().await;
+    let fresh = deployment.feed_replica().await;
     let mut reader = Reader::open(&fresh, json!({ "latest": true }), Value::Null).await;
     for shard in 0..2 {
         assert_eq!((reader.position(shard).epoch, reader.position(shard).sequence), (1, 50));
@@ -171,7 +171,7 @@ async fn drop_below(deployment: &Deployment, sequence: u64) {
 #[tokio::test]
 async fn a_reader_whose_events_were_dropped_by_retention_gets_a_gap() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+    let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let execution = deployment.ids_on(0, 1, 1)[0];
     let open = async |start: Value| Reader::open(&server, start, Value::Null).await;
@@ -215,7 +215,7 @@ async fn a_reader_whose_events_were_dropped_by_retention_gets_a_gap() {
 #[tokio::test]
 async fn a_reader_crosses_an_epoch_through_a_slow_network() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+    let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     deployment.commit(7, 1..=1000).await;
     let committed = deployment.committed().await;
@@ -230,9 +230,8 @@ async fn a_reader_crosses_an_epoch_through_a_slow_network() {
 
     let network = Proxy::start(deployment.nats.port()).await;
     let broker = format!("nats://127.0.0.1:{}", network.port);
-    let only_reads =
-        [("NOETL_NATS_URL", &*broker), ("NOETL_EVENT_STREAM_ENABLED", "false"), ("NOETL_PROJECTOR", "false")];
-    let slow = deployment.replica_with(&only_reads).await;
+    let only_reads = [("NOETL_NATS_URL", &*broker), ("NOETL_EVENT_STREAM_ENABLED", "false")];
+    let slow = deployment.feed_replica_with(&only_reads).await;
     network.set(ForwardingMode::Delayed(Duration::from_millis(500)));
     reader.reconnect(&slow).await;
     reader.until_kept(&committed).await;

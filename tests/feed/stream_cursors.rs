@@ -71,7 +71,7 @@ impl Joined {
 #[tokio::test]
 async fn a_page_and_its_live_events_have_every_event_once_while_writers_commit_out_of_order() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+    let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let logs: Vec<i64> =
         (0..2).flat_map(|index| deployment.ids_on(index, (i64::try_from(index).unwrap() + 1) << 32, 2)).collect();

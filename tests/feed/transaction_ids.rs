@@ -50,7 +50,7 @@ async fn restore(connection: &mut PgConnection, execution: i64, count: i64, befo
 
 async fn every_event_is_stored_once(deployment: &Deployment) {
     let committed = deployment.committed().await;
-    deployment.until_published(committed.len()).await;
+    deployment.until_stored(committed.len()).await;
     deployment.until_batch_finished().await;
     assert_exactly(&deployment.published().await, &committed);
 }
@@ -58,7 +58,7 @@ async fn every_event_is_stored_once(deployment: &Deployment) {
 #[tokio::test]
 async fn rows_copied_with_any_transaction_id_are_published_once_while_the_feed_runs() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+    let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
     let (mut open, mut shard) = (deployment.shard(0).await, deployment.shard(0).await);
@@ -92,7 +92,7 @@ async fn rows_copied_with_any_transaction_id_are_published_once_while_the_feed_r
 #[tokio::test]
 async fn an_update_by_logical_replication_keeps_the_transaction_id_of_a_row() {
     let deployment = Deployment::start(1).await;
-    let _server = deployment.replica().await;
+    let _server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     deployment.commit(7, 1..=3).await;
     every_event_is_stored_once(&deployment).await;
@@ -106,21 +106,21 @@ async fn an_update_by_logical_replication_keeps_the_transaction_id_of_a_row() {
     every_event_is_stored_once(&deployment).await;
 }
 
-/// The rows need several pages, and the server is killed between two of them.
+/// The rows need two pages of 10,000 rows, and the server is killed between them.
 #[tokio::test]
 async fn rows_with_later_ids_that_no_trigger_saw_are_published_once_even_if_the_leader_is_killed() {
     let deployment = Deployment::start(1).await;
-    let mut server = deployment.replica().await;
+    let mut server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let next = next_transaction(&deployment).await;
-    restore(&mut deployment.shard(0).await, 7, 35_000, next + 1_000_000).await;
+    restore(&mut deployment.shard(0).await, 7, 12_000, next + 1_000_000).await;
     let renumbered = format!("SELECT count(*) FROM noetl.event WHERE tx_id < '{}'", next + 1_000_000);
     eventually("some rows have ids of this server", async || {
         (deployment.sum_over_shards(&renumbered).await > 0).then_some(())
     })
     .await;
     server.kill_9().await;
-    let _next = deployment.replica().await;
+    let _next = deployment.feed_replica().await;
     every_event_is_stored_once(&deployment).await;
     let before = batches(&deployment).await;
     deployment.commit(8, 1..=1).await;
@@ -133,14 +133,14 @@ async fn rows_with_later_ids_that_no_trigger_saw_are_published_once_even_if_the_
 #[tokio::test]
 async fn the_trigger_is_enabled_for_replication_again_when_a_feed_starts_after_a_restore() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+    let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let mut shard = deployment.shard(0).await;
     let next = next_transaction(&deployment).await;
     restore(&mut shard, 7, 5, next + 1_000_000).await;
     every_event_is_stored_once(&deployment).await;
     assert!(server.stop().await.success());
-    let _next = deployment.replica().await;
+    let _next = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     run(&mut shard, "SET session_replication_role = replica").await;
     copy(&mut shard, (8, 1), 3).await;
@@ -153,7 +153,7 @@ async fn a_feed_that_begins_later_publishes_no_copied_row_from_before() {
     let mut shard = deployment.shard(0).await;
     let next = next_transaction(&deployment).await;
     restore(&mut shard, 7, 12_000, next - 500).await;
-    let _server = deployment.replica().await;
+    let _server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     use_transactions(&mut shard, next + 13_000).await;
     deployment.commit(8, 1..=5).await;
@@ -170,7 +170,7 @@ async fn a_feed_that_begins_later_with_the_oldest_event_publishes_each_copied_ro
     let mut shard = deployment.shard(0).await;
     let next = next_transaction(&deployment).await;
     restore(&mut shard, 7, 12_000, next - 500).await;
-    let _server = deployment.replica_with(&[("NOETL_EVENT_STREAM_BACKFILL", "true")]).await;
+    let _server = deployment.feed_replica_with(&[("NOETL_EVENT_STREAM_BACKFILL", "true")]).await;
     every_event_is_stored_once(&deployment).await;
     use_transactions(&mut shard, next + 13_000).await;
     deployment.commit(8, 1..=5).await;
@@ -185,7 +185,7 @@ async fn rows_of_logical_replication_are_published_once() {
     let ((_folder, from), (_other_folder, to)) = tokio::join!(own_postgres(&settings), own_postgres(&settings));
     let origin = Deployment::on(&from.dsn("postgres"), 0).await;
     let deployment = Deployment::on(&to.dsn("postgres"), 0).await;
-    let _server = deployment.replica().await;
+    let _server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let mut here = deployment.shard(0).await;
     let next = next_transaction(&deployment).await;
@@ -203,7 +203,7 @@ async fn rows_of_logical_replication_are_published_once() {
     every_event_is_stored_once(&deployment).await;
 
     let next = next_transaction(&deployment).await;
-    use_transactions(&mut there, next + 20_000).await;
+    use_transactions(&mut there, next + 2_000).await;
     for execution in 31..=40 {
         origin.commit(execution, 1..=10).await;
     }
@@ -226,34 +226,33 @@ async fn the_renumbering_of_a_dump_restored_into_a_used_server_continues_after_a
     let ((_folder, mut old), (_other_folder, new)) =
         tokio::join!(own_postgres(&[NOT_DURABLE]), own_postgres(&[NOT_DURABLE]));
     let mut deployment = Deployment::on(&old.dsn("postgres"), 0).await;
-    let server = deployment.replica().await;
+    let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     deployment.commit(7, 1..=10).await;
     every_event_is_stored_once(&deployment).await;
     assert!(server.stop().await.success());
-    deployment.commit(7, 11..=35_000).await;
+    deployment.commit(7, 11..=16_000).await;
 
     let name = deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned();
     new.create_databases(std::slice::from_ref(&name)).await.unwrap();
     let mut used = PgConnection::connect(&new.dsn(&name)).await.unwrap();
-    use_transactions(&mut used, 20_000).await;
+    let dumped = next_transaction(&deployment).await;
+    use_transactions(&mut used, dumped + 1_000).await;
     let copy = format!("pg_dump '{}' | psql -qX -v ON_ERROR_STOP=1 '{}'", old.dsn(&name), new.dsn(&name));
     let output = Command::new("sh").args(["-c", &copy]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     deployment.move_to(&new);
     old.stop().await;
 
-    run(&mut used, "BEGIN; SELECT FROM noetl.event WHERE execution_id = 7 AND event_id = 25000 FOR UPDATE").await;
-    let mut server = deployment.replica().await;
+    run(&mut used, "BEGIN; SELECT FROM noetl.event WHERE execution_id = 7 AND event_id = 15000 FOR UPDATE").await;
+    let mut server = deployment.feed_replica().await;
     let position = "SELECT coalesce(max(event_id), 0) FROM noetl.tail_renumbering";
-    eventually("two pages are renumbered", async || {
-        (deployment.sum_over_shards(position).await == 20_000).then_some(())
-    })
-    .await;
+    eventually("one page is renumbered", async || (deployment.sum_over_shards(position).await == 10_000).then_some(()))
+        .await;
     server.kill_9().await;
-    assert_eq!(deployment.sum_over_shards(position).await, 20_000);
+    assert_eq!(deployment.sum_over_shards(position).await, 10_000);
     run(&mut used, "ROLLBACK").await;
-    let _next = deployment.replica().await;
+    let _next = deployment.feed_replica().await;
     every_event_is_stored_once(&deployment).await;
     assert_eq!((deployment.epoch().await, deployment.sum_over_shards(position).await), (2, 0));
 }

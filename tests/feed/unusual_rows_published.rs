@@ -49,15 +49,15 @@ async fn a_5_mb_event_is_published_without_its_large_fields_and_delays_no_other(
     deployment.feeds_begun().await;
     let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
     let rows = "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
-        SELECT 7, n, 'call.done', jsonb_build_object('text', repeat('x', CASE n WHEN 500 THEN 5000000 ELSE 1 END))
-        FROM generate_series(1, 1000) AS n";
+        SELECT 7, n, 'call.done', jsonb_build_object('text', repeat('x', CASE n WHEN 150 THEN 5000000 ELSE 1 END))
+        FROM generate_series(1, 300) AS n";
     run(&mut deployment.shard(0).await, rows).await;
     let committed = deployment.committed().await;
     assert!(reader.until_seen(committed.clone()).await, "the feed ended");
     reader.assert_saw_exactly(&committed);
     let messages = deployment.messages().await;
     let omitted: Vec<_> = messages.iter().filter(|message| is_reduced(&message.payload)).collect();
-    assert_eq!(omitted.iter().map(|message| message.key).collect::<Vec<_>>(), [Some((7, 500))]);
+    assert_eq!(omitted.iter().map(|message| message.key).collect::<Vec<_>>(), [Some((7, 150))]);
     assert!(omitted[0].payload.len() < 1_000);
     let metrics = server.get("/metrics").await.unwrap().text().await.unwrap();
     assert!(metrics.contains("noetl_stream_oversize_events_total{shard=\"0\"} 1\n"));

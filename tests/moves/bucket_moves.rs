@@ -7,13 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
 use futures::future::join_all;
-use futures::stream;
 use nix::sys::signal::Signal;
 use noetl_testkit::feed::{Key, assert_exactly, run, try_insert};
 use noetl_testkit::mover::{
-    bucket, buckets, events, kill_at, moved, mover, owners, started, until_line, with_executions,
+    bucket, buckets, events, kill_at, moved, mover, owners, started, until_line, with_executions, with_executions_from,
 };
 use noetl_testkit::outbox::{NO_RELAY, references};
 use noetl_testkit::random::seeded;
@@ -201,10 +199,11 @@ async fn a_move_ends_after_its_broker_was_killed_and_readers_get_each_event_once
     let mut deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[NO_RELAY, ("NOETL_PROJECTOR", "false")]).await;
     deployment.feeds_begun().await;
-    let all = with_executions(&deployment, &server, 22).await;
+    let all = with_executions(&deployment, &server, 12).await;
     let (earlier, held, written) = (all[0], all[1], &all[2..]);
+    // Several pages of the streams.
     let many = "INSERT INTO noetl.event (execution_id, event_id, event_type)
-                SELECT id, n, 'call.done' FROM unnest($1::bigint[]) AS id, generate_series(2, 200) AS n";
+                SELECT id, n, 'call.done' FROM unnest($1::bigint[]) AS id, generate_series(2, 100) AS n";
     sqlx::query(many).bind(&all).execute(&mut deployment.shard(0).await).await.unwrap();
     deployment.until_all_published().await;
     // The triggers exist since the first move.
@@ -253,7 +252,7 @@ async fn a_move_ends_after_its_broker_was_killed_and_readers_get_each_event_once
 
     assert_eq!(owners(&deployment, &moving).await, BTreeSet::from([1]));
     let mut expected: BTreeSet<Key> = keys.into_iter().chain([(held, 300)]).collect();
-    expected.extend(all.iter().flat_map(|id| (1..=200).map(|event| (*id, event))));
+    expected.extend(all.iter().flat_map(|id| (1..=100).map(|event| (*id, event))));
     let on_target: Vec<Key> = events(&deployment, 1, &all).await.into_keys().collect();
     assert_exactly(&on_target, &expected);
     // A reader that has the last event of each stream would also have seen a repetition of an earlier one.
@@ -367,33 +366,49 @@ const BEFORE_SWITCH: [&str; 10] = [
 /// Points at which the command is killed after the switch.
 const AFTER_SWITCH: [&str; 3] = ["shards_move.switched", "shards_move.opened", "shards_move.closed"];
 
-/// Runs a scenario for each point, a few at a time.
-async fn for_each(points: impl IntoIterator<Item = &'static str>, scenario: impl AsyncFn(&'static str)) {
-    stream::iter(points).for_each_concurrent(4, |point| scenario(point)).await;
+/// Number of deployments among which the points are distributed. The first move of a deployment creates the triggers of
+/// the fences, so the points up to `shards_move.prepared` are the first ones of a deployment.
+const DEPLOYMENTS: usize = 3;
+/// Distance of the first ids of the executions of two points. No two points have executions of the same bucket.
+const IDS: i64 = 1000;
+
+/// Runs a scenario for each point. It gets a deployment with a replica, and the first id of its executions.
+async fn for_each(points: &[&str], scenario: impl AsyncFn(&Deployment, &Server, &str, i64)) {
+    let in_turn = (0..DEPLOYMENTS).map(async |first| {
+        let deployment = Deployment::start(2).await;
+        let server = deployment.replica_with(&QUIET).await;
+        for (number, point) in (1..).zip(points.iter().skip(first).step_by(DEPLOYMENTS)) {
+            scenario(&deployment, &server, point, number * IDS).await;
+        }
+    });
+    join_all(in_turn).await;
 }
 
-/// Kills a move of three executions at a point. Returns the executions.
-async fn killed_at(deployment: &Deployment, server: &Server, point: &str) -> Vec<i64> {
-    let executions = with_executions(deployment, server, 3).await;
+/// Kills a move of three executions at a point. Returns the executions, whose ids are in a range of [`IDS`].
+async fn killed_at(deployment: &Deployment, server: &Server, point: &str, from: i64) -> Vec<i64> {
+    let executions = with_executions_from(deployment, server, from, 3).await;
     kill_at(deployment, &executions, point).await;
     executions
 }
 
+/// Returns the number of outbox rows on both shards that meet a condition, of the executions of a point.
+async fn outbox_rows_from(deployment: &Deployment, condition: &str, from: i64) -> i64 {
+    deployment.outbox_rows(&format!("{condition} AND execution_id BETWEEN {from} AND {from} + {IDS} - 1")).await
+}
+
 #[tokio::test]
 async fn a_killed_move_is_continued_by_the_next_command() {
-    for_each(BEFORE_SWITCH.into_iter().chain(AFTER_SWITCH), async |point| {
-        let deployment = Deployment::start(2).await;
-        let server = deployment.replica_with(&QUIET).await;
-        let executions = killed_at(&deployment, &server, point).await;
+    let points = [&BEFORE_SWITCH[..], &AFTER_SWITCH].concat();
+    for_each(&points, async |deployment: &Deployment, server: &Server, point: &str, from: i64| {
+        let executions = killed_at(deployment, server, point, from).await;
         let moving = buckets(&executions);
-        moved(&deployment, &moving, 1, &[]).await;
-        assert_eq!(owners(&deployment, &moving).await, BTreeSet::from([1]), "{point}");
-        assert_eq!(open_moves(&deployment).await, 0, "{point}");
-        send(&server, (executions[0], 2)).await;
-        let on_target = events(&deployment, 1, &executions).await;
+        moved(deployment, &moving, 1, &[]).await;
+        assert_eq!(owners(deployment, &moving).await, BTreeSet::from([1]), "{point}");
+        assert_eq!(open_moves(deployment).await, 0, "{point}");
+        send(server, (executions[0], 2)).await;
+        let on_target = events(deployment, 1, &executions).await;
         assert_eq!(on_target.len(), 4, "{point}: {on_target:?}");
-        let open = "status <> 'PUBLISHED'";
-        assert_eq!(deployment.outbox_rows(open).await, 6, "{point}");
+        assert_eq!(outbox_rows_from(deployment, "status <> 'PUBLISHED'", from).await, 6, "{point}");
         assert!(deployment.outbox(0).await.is_empty(), "{point}");
     })
     .await;
@@ -403,7 +418,7 @@ async fn a_killed_move_is_continued_by_the_next_command() {
 async fn copied_rows_that_differ_from_the_source_are_copied_again() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&QUIET).await;
-    let executions = killed_at(&deployment, &server, "shards_move.caught_up").await;
+    let executions = killed_at(&deployment, &server, "shards_move.caught_up", IDS).await;
     let other = executions[1];
     let change = format!(
         "SET noetl.moves_buckets = 'on'; UPDATE noetl.event SET event_type = 'changed' WHERE execution_id = {};
@@ -422,29 +437,30 @@ async fn copied_rows_that_differ_from_the_source_are_copied_again() {
 
 #[tokio::test]
 async fn a_killed_move_is_aborted_before_its_switch() {
-    for_each(BEFORE_SWITCH, async |point| {
-        let deployment = Deployment::start(2).await;
-        let server = deployment.replica_with(&QUIET).await;
-        let executions = killed_at(&deployment, &server, point).await;
+    for_each(&BEFORE_SWITCH, async |deployment: &Deployment, server: &Server, point: &str, from: i64| {
+        let executions = killed_at(deployment, server, point, from).await;
         let moving = buckets(&executions);
-        moved(&deployment, &moving, 1, &["--abort"]).await;
-        assert_eq!(owners(&deployment, &moving).await, BTreeSet::from([0]), "{point}");
-        assert_eq!(residue(&deployment, 1, &executions).await, 0, "{point}");
+        moved(deployment, &moving, 1, &["--abort"]).await;
+        assert_eq!(owners(deployment, &moving).await, BTreeSet::from([0]), "{point}");
+        assert_eq!(residue(deployment, 1, &executions).await, 0, "{point}");
         assert_eq!(deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move").await, 0, "{point}");
-        send(&server, (executions[0], 2)).await;
-        assert_eq!(events(&deployment, 0, &executions).await.len(), 4, "{point}");
-        assert_eq!(deployment.outbox_rows("status = 'PENDING'").await, 6, "{point}");
+        send(server, (executions[0], 2)).await;
+        assert_eq!(events(deployment, 0, &executions).await.len(), 4, "{point}");
+        assert_eq!(outbox_rows_from(deployment, "status = 'PENDING'", from).await, 6, "{point}");
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_killed_move_is_settled_by_the_replicas() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&QUIET).await;
     let cases = [("shards_move.fenced", 0), ("shards_move.sealed", 0), ("shards_move.switched", 1)];
-    let cases = cases.map(async |(point, shard)| {
-        let deployment = Deployment::start(2).await;
-        let server = deployment.replica_with(&QUIET).await;
-        let executions = killed_at(&deployment, &server, point).await;
+    let mut killed = Vec::new();
+    for (number, (point, shard)) in (1..).zip(cases) {
+        killed.push((point, shard, killed_at(&deployment, &server, point, number * IDS).await));
+    }
+    for (point, shard, executions) in killed {
         // Until then, the client gets an error that it can retry.
         eventually("the bucket can be written", async || {
             let payload = server.project(&[event(executions[0], 2)]).await;
@@ -454,8 +470,7 @@ async fn a_killed_move_is_settled_by_the_replicas() {
         })
         .await;
         assert!(events(&deployment, shard, &executions).await.contains_key(&(executions[0], 2)), "{point}");
-    });
-    join_all(cases).await;
+    }
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use noetl_testkit::{Deployment, Live, QUIET, Server, eventually};
 use serde_json::{Value, json};
 
 /// Number of executions in the lists.
-const EXECUTIONS: usize = 30;
+const EXECUTIONS: usize = 24;
 const MAINTAIN: [(&str, &str); 1] = [("NOETL_EVENT_RETENTION_DAYS", "30")];
 
 /// Steps of a move after its begin.
@@ -306,10 +306,10 @@ async fn readers_get_the_events_of_moved_buckets_once_and_in_order() {
     let (moved, other) = (executions[0], executions[1]);
     commit(&deployment, 0, moved, 1..=20).await;
     let mut early = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
-    // The rest of the source's stream is long, so that a reader of both streams gets to the end of the other one first.
+    // The rest of the source's stream has many pages, so a reader of both streams gets to the end of the other one first.
     let rows = format!(
         "INSERT INTO noetl.event (execution_id, event_id, event_type, meta)
-         SELECT {other}, n, 'call.done', jsonb_build_object('text', repeat('x', 2000)) FROM generate_series(1, 5000) AS n"
+         SELECT {other}, n, 'call.done', jsonb_build_object('text', repeat('x', 2000)) FROM generate_series(1, 1500) AS n"
     );
     run(&mut deployment.shard(0).await, &rows).await;
     commit(&deployment, 0, moved, 21..=40).await;
@@ -471,7 +471,7 @@ async fn live_readers_follow_a_bucket_that_moves_while_they_read() {
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
     let (_, executions) = with_executions(&server, EXECUTIONS).await;
-    let moved = on_shard(&deployment, 0, &executions).await.first().copied().expect("one of 30 is on shard 0");
+    let moved = on_shard(&deployment, 0, &executions).await.first().copied().expect("one of 24 is on shard 0");
     published(&deployment).await;
     let mut events = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
     let mut one = server.live(ONE, json!({ "id": moved.to_string() })).await;

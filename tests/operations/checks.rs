@@ -6,30 +6,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, QUIET, Server, eventually, own_postgres};
+use noetl_testkit::proxy::ForwardingMode;
+use noetl_testkit::{Deployment, QUIET, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
 /// Returns the number of differences of each kind that are left.
 fn left(document: &Value) -> BTreeMap<&str, u64> {
-    let differences = document["differences"].as_array().unwrap().iter();
-    let left = differences.map(|one| (one["kind"].as_str().unwrap(), one["left"].as_u64().unwrap()));
-    left.filter(|(_, left)| *left > 0).collect()
+    numbers(document, "left")
 }
 
-/// Causes a difference with `cause`. It must be found alone, and must be gone after the repair. A second repair must
-/// find nothing.
-async fn assert_repaired(deployment: &Deployment, kind: &str, cause: impl AsyncFnOnce()) {
+/// Returns a number of each kind of differences, without zeros.
+fn numbers<'a>(document: &'a Value, name: &str) -> BTreeMap<&'a str, u64> {
+    let differences = document["differences"].as_array().unwrap().iter();
+    let numbers = differences.map(|one| (one["kind"].as_str().unwrap(), one[name].as_u64().unwrap()));
+    numbers.filter(|(_, number)| *number > 0).collect()
+}
+
+/// Causes differences with `cause`. Exactly the expected ones must be found, and be gone after the repair. A second
+/// repair must find nothing.
+async fn assert_repaired<const N: usize>(
+    deployment: &Deployment,
+    expected: [(&str, u64); N],
+    cause: impl AsyncFnOnce(),
+) {
     cause().await;
+    let expected = BTreeMap::from(expected);
     let (code, found) = deployment.check(&[]).await;
-    assert_eq!((code, left(&found)), (1, BTreeMap::from([(kind, 1)])), "{found:#}");
-    let (code, repaired) = deployment.check(&["--repair"]).await;
-    assert_eq!((code, left(&repaired).len()), (0, 0), "{kind}: {repaired:#}");
-    assert_eq!(repaired["differences"][0]["repaired"], 1, "{repaired:#}");
-    for options in [&["--repair"][..], &[]] {
-        let (code, clean) = deployment.check(options).await;
-        assert_eq!((code, &clean["differences"]), (0, &json!([])), "{kind}");
-    }
+    assert_eq!((code, left(&found)), (1, expected.clone()), "{found:#}");
+    let (code, document) = deployment.check(&["--repair"]).await;
+    assert_eq!((code, left(&document).len()), (0, 0), "{document:#}");
+    let repaired = numbers(&document, "repaired");
+    assert!(expected.iter().all(|(kind, number)| repaired.get(kind) == Some(number)), "{document:#}");
+    let (code, clean) = deployment.check(&["--repair"]).await;
+    assert_eq!((code, &clean["differences"]), (0, &json!([])), "after the repair of {expected:?}");
 }
 
 /// Returns the first id of a query on a shard.
@@ -56,9 +66,15 @@ async fn with_messages(deployment: &Deployment, server: &Server, count: usize) -
     for n in 0..count {
         deliver(server, &inbox, &format!("m-{n}")).await;
     }
-    let reserved = "SELECT count(*) FROM noetl.subscription_dedup WHERE state = 0";
-    eventually("the claims are settled", async || (deployment.in_cluster(reserved).await == 0).then_some(())).await;
+    deployment.until_claims_are_settled().await;
     inbox
+}
+
+/// Returns the execution and the dedup key of the newest message on a shard.
+async fn newest_message(deployment: &Deployment, shard: usize) -> (i64, String) {
+    let query = "SELECT execution_id, meta #>> '{dedup,key}' FROM noetl.event WHERE meta #>> '{dedup,key}' LIKE 'm-%'
+                 ORDER BY execution_id DESC LIMIT 1";
+    sqlx::query_as(query).fetch_one(&mut deployment.shard(shard).await).await.unwrap()
 }
 
 #[tokio::test]
@@ -66,57 +82,44 @@ async fn claims_and_executions_that_lack_each_other_are_repaired() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&QUIET).await;
     let inbox = with_messages(&deployment, &server, 20).await;
-    let (code, clean) = deployment.check(&[]).await;
-    assert_eq!((code, &clean), (0, &json!({ "differences": [], "unchecked": [] })));
-
-    let execution = id_on(&deployment, 0, "SELECT max(execution_id) FROM noetl.execution").await;
-    let key = "SELECT meta #>> '{dedup,key}' FROM noetl.event WHERE execution_id = $1 AND meta ? 'dedup'";
-    let key: String = sqlx::query_scalar(key).bind(execution).fetch_one(&mut deployment.shard(0).await).await.unwrap();
-    assert_repaired(&deployment, "claim without execution", async || {
-        let lost = format!(
-            "DELETE FROM noetl.event WHERE execution_id = {execution};
-             DELETE FROM noetl.execution WHERE execution_id = {execution};
-             DELETE FROM noetl.outbox WHERE execution_id = {execution}"
-        );
-        run(&mut deployment.shard(0).await, &lost).await;
-    })
-    .await;
-    let (again, outcome) = deliver(&server, &inbox, &key).await;
-    assert!(outcome == "STARTED" && again != execution.to_string(), "{outcome} {again}");
-    assert_eq!(deliver(&server, &inbox, &key).await, (again.clone(), "DUPLICATE".to_owned()));
-
-    let original: Vec<(Vec<u8>, bool)> = claims(&deployment, &key).await;
-    assert_repaired(&deployment, "execution without claim", async || {
-        let lost = format!(
-            "UPDATE noetl.subscription_dedup SET state = 1, expires_at = now() WHERE dedup_key = '{key}';
-             DELETE FROM noetl.subscription_dedup WHERE dedup_key = '{key}'"
-        );
-        run(&mut deployment.cluster().await, &lost).await;
-    })
-    .await;
-    assert_eq!(claims(&deployment, &key).await, original);
-    assert_eq!(deliver(&server, &inbox, &key).await, (again, "DUPLICATE".to_owned()));
     // The request without a parent belongs to another scope.
     let alone = json!({ "path": "process", "dedup": { "key": "alone", "windowSeconds": 3600 } });
     let first = server.execute(alone.clone()).await["executionId"].clone();
-    eventually("the claim is settled", async || {
-        let settled = "SELECT count(*) FROM noetl.subscription_dedup WHERE dedup_key = 'alone' AND state = 1";
-        (deployment.in_cluster(settled).await == 1).then_some(())
+    deployment.until_claims_are_settled().await;
+    let (code, clean) = deployment.check(&[]).await;
+    assert_eq!((code, &clean), (0, &json!({ "differences": [], "unchecked": [] })));
+
+    let (lost, lost_key) = newest_message(&deployment, 0).await;
+    let (kept, unclaimed_key) = newest_message(&deployment, 1).await;
+    let original = claims(&deployment, &unclaimed_key).await;
+    let differences = [("claim without execution", 1), ("execution without claim", 2)];
+    assert_repaired(&deployment, differences, async || {
+        let execution = format!(
+            "DELETE FROM noetl.event WHERE execution_id = {lost};
+             DELETE FROM noetl.execution WHERE execution_id = {lost};
+             DELETE FROM noetl.outbox WHERE execution_id = {lost}"
+        );
+        run(&mut deployment.shard(0).await, &execution).await;
+        let claims = format!(
+            "UPDATE noetl.subscription_dedup SET state = 1, expires_at = now()
+             WHERE dedup_key IN ('{unclaimed_key}', 'alone');
+             DELETE FROM noetl.subscription_dedup WHERE dedup_key IN ('{unclaimed_key}', 'alone')"
+        );
+        run(&mut deployment.cluster().await, &claims).await;
     })
     .await;
-    assert_repaired(&deployment, "execution without claim", async || {
-        let lost = "UPDATE noetl.subscription_dedup SET expires_at = now() WHERE dedup_key = 'alone';
-                    DELETE FROM noetl.subscription_dedup WHERE dedup_key = 'alone'";
-        run(&mut deployment.cluster().await, lost).await;
-    })
-    .await;
+    let (again, outcome) = deliver(&server, &inbox, &lost_key).await;
+    assert!(outcome == "STARTED" && again != lost.to_string(), "{outcome} {again}");
+    assert_eq!(deliver(&server, &inbox, &lost_key).await, (again, "DUPLICATE".to_owned()));
+    assert_eq!(claims(&deployment, &unclaimed_key).await, original);
+    assert_eq!(deliver(&server, &inbox, &unclaimed_key).await, (kept.to_string(), "DUPLICATE".to_owned()));
     let second = server.execute(alone).await;
     assert_eq!((&second["executionId"], &second["outcome"]), (&first, &json!("DUPLICATE")));
 }
 
 /// Returns the hash of the request of a claim, and whether it expires in about an hour.
 async fn claims(deployment: &Deployment, key: &str) -> Vec<(Vec<u8>, bool)> {
-    let query = "SELECT request_hash, expires_at BETWEEN now() + interval '59 min' AND now() + interval '60 min'
+    let query = "SELECT request_hash, expires_at BETWEEN now() + interval '55 min' AND now() + interval '60 min'
                  FROM noetl.subscription_dedup WHERE dedup_key = $1 AND state = 1";
     sqlx::query_as(query).bind(key).fetch_all(&mut deployment.cluster().await).await.unwrap()
 }
@@ -133,48 +136,39 @@ async fn an_execution_whose_window_has_passed_needs_no_claim() {
     assert_eq!(deployment.check(&[]).await.0, 0);
 }
 
+/// Sends an operation to a server that crashes at a point of its code.
+async fn crash(deployment: &Deployment, point: &str, operation: &str, variables: Value) {
+    let settings = [&QUIET[..], &[("NOETL_FAULT_POINT", point)]].concat();
+    let mut doomed = deployment.replica_with(&settings).await;
+    let response = doomed.send(operation, variables).await;
+    assert!(response.is_err(), "{response:?}");
+    assert!(!doomed.ended().await.success(), "{point}");
+}
+
 #[tokio::test]
 async fn unfinished_claims_and_registrations_are_finished() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&QUIET).await;
     with_messages(&deployment, &server, 1).await;
+    server.register_entry("other", &json!({ "kind": "subscription" })).await;
     assert!(server.stop().await.success());
-    for (point, kind, old) in [
-        (
-            "execute.claimed",
-            "unfinished claim",
-            "UPDATE noetl.subscription_dedup SET seen_at = now() - interval '1 min' WHERE state = 0",
-        ),
-        (
-            "register.reserved",
-            "unfinished registration",
-            "UPDATE noetl.subscription_registry SET updated_at = now() - interval '1 min'
-             WHERE intent_after IS NOT NULL",
-        ),
-    ] {
-        assert_repaired(&deployment, kind, async || {
-            let mut settings = QUIET.to_vec();
-            settings.push(("NOETL_FAULT_POINT", point));
-            let mut doomed = deployment.replica_with(&settings).await;
-            let operation = if point == "execute.claimed" {
-                let input =
-                    json!({ "entry": { "path": "process" }, "dedup": { "key": "last", "windowSeconds": 3600 } });
-                let query = "mutation($input: ExecuteInput!) { execute(input: $input) { outcome } }";
-                doomed.send(query, json!({ "input": input })).await
-            } else {
-                let content = json!({ "kind": "subscription" }).to_string();
-                let query = "mutation($content: String!) {
-                    registerCatalogEntry(input: {path: \"other\", content: $content}) { catalogEntry { id } } }";
-                doomed.send(query, json!({ "content": content })).await.unwrap();
-                let query = "mutation { registerSubscription(input: {path: \"other\"}) { subscription { id } } }";
-                doomed.send(query, Value::Null).await
-            };
-            assert!(operation.is_err(), "{operation:?}");
-            assert!(!doomed.ended().await.success());
-            run(&mut deployment.cluster().await, old).await;
-        })
-        .await;
-    }
+    let differences = [("unfinished claim", 1), ("unfinished registration", 1)];
+    assert_repaired(&deployment, differences, async || {
+        let mut cluster = deployment.cluster().await;
+        let input = json!({ "entry": { "path": "process" }, "dedup": { "key": "last", "windowSeconds": 3600 } });
+        let execute = "mutation($input: ExecuteInput!) { execute(input: $input) { outcome } }";
+        crash(&deployment, "execute.claimed", execute, json!({ "input": input })).await;
+        // So young that the second server does not finish it.
+        let young = "UPDATE noetl.subscription_dedup SET seen_at = now() + interval '1 min' WHERE state = 0";
+        run(&mut cluster, young).await;
+        let register = "mutation { registerSubscription(input: {path: \"other\"}) { subscription { id } } }";
+        crash(&deployment, "register.reserved", register, Value::Null).await;
+        let old = "UPDATE noetl.subscription_dedup SET seen_at = now() - interval '1 min' WHERE state = 0;
+                   UPDATE noetl.subscription_registry SET updated_at = now() - interval '1 min'
+                   WHERE intent_after IS NOT NULL";
+        run(&mut cluster, old).await;
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -194,67 +188,51 @@ async fn a_repair_finishes_a_registration_that_began_just_before() {
 
 #[tokio::test]
 async fn rows_that_contradict_their_logs_are_built_again() {
-    let deployment = Deployment::start(2).await;
+    let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&QUIET).await;
-    with_messages(&deployment, &server, 20).await;
+    with_messages(&deployment, &server, 4).await;
+    let ids = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
+    let ids: Vec<i64> = sqlx::query_scalar(ids).fetch_all(&mut deployment.shard(0).await).await.unwrap();
+    let [unlisted, ahead, behind, later] = ids[..] else { panic!("{ids:?}") };
+    let named: Vec<String> = ids.iter().map(ToString::to_string).collect();
     let query = "mutation($ids: [ID!]!) { advanceProjections(input: {executionIds: $ids}) { __typename } }";
-    let id = id_on(&deployment, 1, "SELECT max(execution_id) FROM noetl.execution").await;
-    server.data(query, json!({ "ids": [id.to_string()] })).await;
-    let contents = format!(
-        "SELECT (SELECT count(*) FROM noetl.execution WHERE execution_id = {id} AND status = 'PENDING'
-                 AND last_event_type = 'playbook_started')
-              + (SELECT count(*) FROM noetl.projection_snapshot, noetl.execution
-                 WHERE aggregate_id = '{id}' AND execution_id = {id} AND version = last_event_id
-                   AND (meta ->> 'applied_count')::int = 1)"
-    );
-    assert_eq!(id_on(&deployment, 1, &contents).await, 2);
-    let cases = [
-        ("log without list row", format!("DELETE FROM noetl.execution WHERE execution_id = {id}")),
-        (
-            "list row after log",
-            format!(
-                "UPDATE noetl.execution SET last_event_id = last_event_id + 1, status = 'RUNNING',
-                     last_event_type = 'step.enter' WHERE execution_id = {id}"
-            ),
-        ),
-        (
-            "list row behind log",
-            format!(
-                "WITH old AS (UPDATE noetl.event SET created_at = created_at - interval '2 min' WHERE execution_id = {id})
-                 UPDATE noetl.execution SET last_event_id = last_event_id - 1 WHERE execution_id = {id}"
-            ),
-        ),
-        (
-            "snapshot after log",
-            format!(
-                "UPDATE noetl.projection_snapshot SET version = version + 1,
-                     meta = jsonb_set(meta, '{{applied_count}}', '2') WHERE aggregate_id = '{id}'"
-            ),
-        ),
+    server.data(query, json!({ "ids": named })).await;
+    // Numbers of the list rows and of the snapshots that fit the logs.
+    let fitting = "SELECT (SELECT count(*) FROM noetl.execution
+                           WHERE status = 'PENDING' AND last_event_type = 'playbook_started')
+                        + 10 * (SELECT count(*) FROM noetl.projection_snapshot, noetl.execution
+                                WHERE aggregate_id = execution_id::text AND version = last_event_id
+                                  AND (meta ->> 'applied_count')::int = 1)";
+    assert_eq!(id_on(&deployment, 0, fitting).await, 44);
+    // Ids that no log has.
+    let (listed, queued) = (later + (1 << 22), later + (1 << 22) + 1);
+    let differences = [
+        ("log without list row", 1),
+        ("list row after log", 1),
+        ("list row behind log", 1),
+        ("snapshot after log", 1),
+        ("list row without log", 1),
+        ("outbox row without event", 1),
     ];
-    for (kind, cause) in cases {
-        assert_repaired(&deployment, kind, async || run(&mut deployment.shard(1).await, &cause).await).await;
-        assert_eq!(id_on(&deployment, 1, &contents).await, 2, "{kind}");
-    }
-    let next = id + (1 << 22);
-    let unlogged = deployment.ids_on(1, next, 1)[0];
-    assert_repaired(&deployment, "list row without log", async || {
-        let row = format!(
-            "INSERT INTO noetl.execution (execution_id, catalog_id, status, start_time)
-             VALUES ({unlogged}, 0, 'PENDING', now())"
+    assert_repaired(&deployment, differences, async || {
+        let causes = format!(
+            "DELETE FROM noetl.execution WHERE execution_id = {unlisted};
+             UPDATE noetl.execution SET last_event_id = last_event_id + 1, status = 'RUNNING',
+                 last_event_type = 'step.enter' WHERE execution_id = {ahead};
+             UPDATE noetl.event SET created_at = created_at - interval '2 min' WHERE execution_id = {behind};
+             UPDATE noetl.execution SET last_event_id = last_event_id - 1 WHERE execution_id = {behind};
+             UPDATE noetl.projection_snapshot SET version = version + 1,
+                 meta = jsonb_set(meta, '{{applied_count}}', '2') WHERE aggregate_id = '{later}';
+             INSERT INTO noetl.execution (execution_id, catalog_id, status, start_time)
+                 VALUES ({listed}, 0, 'PENDING', now());
+             INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec)
+                 VALUES ({queued}, {queued}, 'noetl.executions.shared.{queued}', '{{}}', 'json')"
         );
-        run(&mut deployment.shard(1).await, &row).await;
+        run(&mut deployment.shard(0).await, &causes).await;
     })
     .await;
-    assert_repaired(&deployment, "outbox row without event", async || {
-        let row = format!(
-            "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec)
-             VALUES ({unlogged}, {unlogged}, 'noetl.executions.shared.{unlogged}', '{{}}', 'json')"
-        );
-        run(&mut deployment.shard(1).await, &row).await;
-    })
-    .await;
-    assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.outbox").await, 20);
+    assert_eq!(id_on(&deployment, 0, fitting).await, 44);
+    assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.outbox").await, 4);
 }
 
 #[tokio::test]
@@ -278,43 +256,43 @@ async fn rows_that_retention_left_behind_are_no_differences() {
 async fn a_path_gets_the_registration_that_its_logs_show() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&QUIET).await;
-    let inbox = with_messages(&deployment, &server, 1).await;
-    let number: i64 = inbox.parse().unwrap();
-    let shard = usize::from(deployment.ids_on(0, number, 1)[0] != number);
-    assert_repaired(&deployment, "live subscription not registered", async || {
-        run(&mut deployment.cluster().await, "DELETE FROM noetl.subscription_registry").await;
-    })
-    .await;
-    assert_eq!(server.register("inbox").await["subscription"]["id"], inbox.as_str());
-
-    // The registration is restored to a time at which an earlier subscription was registered.
-    server.transition("deactivate", &inbox, None).await;
-    let later = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
-    assert_ne!(later, inbox);
-    assert_repaired(&deployment, "live subscription not registered", async || {
-        let earlier = format!("UPDATE noetl.subscription_registry SET subscription_id = {inbox}");
-        run(&mut deployment.cluster().await, &earlier).await;
-    })
-    .await;
-    assert_eq!(server.register("inbox").await["subscription"]["id"], later.as_str());
-
-    // The shard of the earlier subscription is restored to a time before its deactivation.
-    for registered in [&inbox, &later] {
-        assert_repaired(&deployment, "several live subscriptions", async || {
-            let log = format!(
-                "DELETE FROM noetl.event WHERE execution_id = {inbox} AND event_type = 'subscription.deactivated'"
-            );
-            run(&mut deployment.shard(shard).await, &log).await;
-            let row = format!("UPDATE noetl.subscription_registry SET subscription_id = {registered}");
-            run(&mut deployment.cluster().await, &row).await;
-        })
-        .await;
-        assert_eq!(server.register("inbox").await["subscription"]["id"], later.as_str());
+    let register = async |path: &str| server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned();
+    let (mut earlier, mut latest) = (BTreeMap::new(), BTreeMap::new());
+    for path in ["lost", "restored", "twice/restored", "twice/kept"] {
+        server.register_entry(path, &json!({ "kind": "subscription" })).await;
+        let id = register(path).await;
+        server.transition("activate", &id, None).await;
+        server.transition("deactivate", &id, None).await;
+        earlier.insert(path, id);
+        latest.insert(path, register(path).await);
     }
-    assert_eq!(
-        deployment.sum_over_shards("SELECT count(*) FROM noetl.source_subscription WHERE state <> 'DEACTIVATED'").await,
-        1
-    );
+    let differences = [("live subscription not registered", 2), ("several live subscriptions", 2)];
+    assert_repaired(&deployment, differences, async || {
+        let mut cluster = deployment.cluster().await;
+        run(&mut cluster, "DELETE FROM noetl.subscription_registry WHERE path = 'lost'").await;
+        for path in ["restored", "twice/restored"] {
+            // The registration is restored to a time at which the earlier subscription was registered.
+            let id = &earlier[path];
+            let row = format!("UPDATE noetl.subscription_registry SET subscription_id = {id} WHERE path = '{path}'");
+            run(&mut cluster, &row).await;
+        }
+        for path in ["twice/restored", "twice/kept"] {
+            // The shard of the earlier subscription is restored to a time before its deactivation.
+            let id = &earlier[path];
+            let log = format!(
+                "DELETE FROM noetl.event WHERE execution_id = {id} AND event_type = 'subscription.deactivated'"
+            );
+            for shard in 0..2 {
+                run(&mut deployment.shard(shard).await, &log).await;
+            }
+        }
+    })
+    .await;
+    for (path, id) in latest {
+        assert_eq!(register(path).await, id, "{path}");
+    }
+    let live = "SELECT count(*) FROM noetl.source_subscription WHERE state <> 'DEACTIVATED'";
+    assert_eq!(deployment.sum_over_shards(live).await, 4);
 }
 
 /// The messages of the subscription name its id, so it keeps it: another id would have other dedup keys.
@@ -358,11 +336,12 @@ async fn differences_that_a_person_must_decide_are_reported_and_left() {
     );
     run(&mut deployment.shard(0).await, &other).await;
     let expected = [("unknown catalog entry", 1), ("missing parent", 1), ("log on other shard", 1)];
-    for options in [&[][..], &["--repair"]] {
-        let (code, found) = deployment.check(options).await;
+    let text = async { deployment.command("check").output().await.unwrap() };
+    // Neither changes anything.
+    let (checked, output) = tokio::join!(deployment.check(&[]), text);
+    for (code, found) in [checked, deployment.check(&["--repair"]).await] {
         assert_eq!((code, left(&found)), (1, BTreeMap::from(expected)), "{found:#}");
     }
-    let output = deployment.command("check").output().await.unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains(&format!("parent {} on shard 1 of execution {here}", there[0])), "{said}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("3 differences"));
@@ -382,7 +361,7 @@ async fn ids_after_the_ranges_of_the_leases_are_covered_before_an_id_is_made() {
          SELECT execution_id, {ahead}, 'call.done' FROM noetl.execution LIMIT 1"
     );
     run(&mut deployment.shard(0).await, &event).await;
-    assert_repaired(&deployment, "id after range", async || {}).await;
+    assert_repaired(&deployment, [("id after range", 1)], async || {}).await;
     let ceiling = format!("SELECT (max(ceiling_ms) >= {ahead}::bigint >> 22)::int::bigint FROM noetl.machine_lease");
     let covered: i64 =
         sqlx::query_scalar(AssertSqlSafe(ceiling)).fetch_one(&mut deployment.cluster().await).await.unwrap();
@@ -397,14 +376,12 @@ async fn differences_of_the_streams_are_reported_with_the_reaction_of_the_tailer
     with_messages(&deployment, &server, 5).await;
     deployment.until_all_published().await;
     assert!(server.stop().await.success());
-    assert_eq!(deployment.check(&[]).await.0, 0);
 
     let (context, stream) = deployment.stream(0).await;
     context.publish("noetl.events.foreign", "{}".into()).await.unwrap().await.unwrap();
     let (code, found) = deployment.check(&[]).await;
     assert_eq!((code, left(&found)), (1, BTreeMap::from([("foreign message", 1)])), "{found:#}");
     assert_eq!(found["differences"][0]["repairedBy"], "servers");
-    assert_eq!(deployment.check(&["--repair"]).await.0, 0);
     let last = stream.get_info().await.unwrap().state.last_sequence;
     stream.delete_message(last).await.unwrap();
 
@@ -421,22 +398,21 @@ async fn differences_of_the_streams_are_reported_with_the_reaction_of_the_tailer
 
     deployment.kill_broker_and_delete_store().await;
     deployment.nats.restart().await.unwrap();
-    let (_, found) = deployment.check(&["--repair"]).await;
-    assert_eq!(left(&found), BTreeMap::from([("stream behind cursor", 1)]), "{found:#}");
+    let (code, found) = deployment.check(&["--repair"]).await;
+    assert_eq!((code, left(&found)), (0, BTreeMap::from([("stream behind cursor", 1)])), "{found:#}");
     let _server = deployment.replica().await;
     eventually("the servers have published again", async || (deployment.check(&[]).await.0 == 0).then_some(())).await;
 }
 
 #[tokio::test]
 async fn a_part_that_cant_be_reached_is_named_and_the_others_are_checked() {
-    let (_folder, mut down) = own_postgres(&[]).await;
-    let shared = std::env::var("NOETL_TEST_PG").unwrap();
-    let mut deployment = Deployment::on_servers(&shared, &[&shared, &down.dsn("postgres")]).await;
+    let mut deployment = Deployment::start(2).await;
+    let proxy = deployment.shard_behind_proxy(1).await;
     let server = deployment.replica_with(&QUIET).await;
     with_messages(&deployment, &server, 20).await;
     assert!(server.stop().await.success());
     run(&mut deployment.shard(0).await, "DELETE FROM noetl.execution").await;
-    down.stop().await;
+    proxy.set(ForwardingMode::Closed);
     deployment.nats.stop().await;
     let (code, found) = deployment.check(&[]).await;
     assert_eq!(code, 2);
@@ -445,7 +421,7 @@ async fn a_part_that_cant_be_reached_is_named_and_the_others_are_checked() {
     assert!(unchecked.clone().any(|part| part == "shard 1"), "{found:#}");
     assert!(!unchecked.clone().any(|part| part == "shard 0"), "{found:#}");
 
-    down.restart().await.unwrap();
+    proxy.set(ForwardingMode::Normal);
     deployment.nats.restart().await.unwrap();
     assert_eq!(deployment.check(&["--repair"]).await.0, 0);
     deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), "postgres://noetl@127.0.0.1:1/none".to_owned()));
@@ -481,7 +457,7 @@ async fn the_work_of_running_servers_is_no_difference_and_a_repair_does_not_dist
         }
     };
     let checking = async {
-        for options in [&[][..], &["--repair"], &[]] {
+        for options in [&[][..], &["--repair"]] {
             let (code, found) = deployment.check(options).await;
             assert_eq!((code, &found["differences"]), (0, &json!([])), "{found:#}");
         }

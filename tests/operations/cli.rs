@@ -124,12 +124,12 @@ async fn databases_in_wrong_places_are_refused() {
     deployment.replica().await;
 }
 
-/// Starts `dev` with its data in the given folder.
-async fn dev(data: &Path) -> Server {
+/// Starts `dev` with a number of shards and its data in the given folder.
+async fn dev(data: &Path, shards: &str) -> Server {
     let env = data.join("env");
     let _ = std::fs::remove_file(&env);
     let mut command = Command::new(binary());
-    command.args(["dev", "--port", "0", "--shards", "2", "--data-dir"]).arg(data);
+    command.args(["dev", "--port", "0", "--shards", shards, "--data-dir"]).arg(data);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
     let port = eventually("dev serves", async || {
         let text = std::fs::read_to_string(&env).ok()?;
@@ -147,7 +147,7 @@ const LISTS: &str =
 async fn dev_serves_samples_keeps_its_data_and_does_not_collide() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let data = folders.each_ref().map(|folder| folder.path().join("data"));
-    let (one, other) = tokio::join!(dev(&data[0]), dev(&data[1]));
+    let (one, other) = tokio::join!(dev(&data[0], "2"), dev(&data[1], "1"));
     assert_ne!(one.url, other.url);
     let lists = one.data(LISTS, Value::Null).await;
     let paths: Vec<&str> =
@@ -161,7 +161,7 @@ async fn dev_serves_samples_keeps_its_data_and_does_not_collide() {
 
     one.signal(Signal::SIGINT);
     assert!(one.stop().await.success());
-    let again = dev(&data[0]).await;
+    let again = dev(&data[0], "2").await;
     assert_eq!(again.data(LISTS, Value::Null).await, kept);
 }
 

@@ -43,9 +43,11 @@ fn step<'a>(run: &'a Value, name: &str) -> &'a Value {
     run["steps"]["nodes"].as_array().unwrap().iter().find(|step| step["name"] == name).unwrap()
 }
 
+/// In every fourth execution of the demo, steps are retried, and every fifteenth fails. The worker's ids are those
+/// that the server reserved, so `check` accepts them.
 #[tokio::test]
 async fn the_demo_completes_every_message_and_shows_every_step() {
-    const MESSAGES: usize = 20;
+    const MESSAGES: usize = 15;
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     register(&server, "samples/orders/process", PLAYBOOK).await;
@@ -89,27 +91,13 @@ async fn the_demo_completes_every_message_and_shows_every_step() {
     let count = async |rows: &str| deployment.sum_over_shards(&format!("SELECT count(*) FROM ({rows}) AS rows")).await;
     assert!(count(failures).await > 0);
     assert_eq!(count(failures).await, count(all).await);
-}
-
-/// The worker's ids are those that the server reserved, so `check` accepts them.
-#[tokio::test]
-async fn the_demo_leaves_no_difference() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
-    register(&server, "samples/orders/process", PLAYBOOK).await;
-    register(&server, "samples/orders/inbox", INBOX).await;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("orders");
-    let order = |n: usize| json!({ "id": format!("o{n}"), "items": vec!["x"; n % 3] }).to_string();
-    std::fs::write(&file, (0..10).map(order).collect::<Vec<_>>().join("\n")).unwrap();
-    demo(&server, &file).await;
     let check = deployment.command("check").output().await.unwrap();
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
 }
 
 #[tokio::test]
 async fn a_restarted_demo_completes_the_executions_of_a_killed_one() {
-    const MESSAGES: usize = 20;
+    const MESSAGES: usize = 8;
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     register(&server, "samples/orders/process", PLAYBOOK).await;
@@ -183,7 +171,7 @@ async fn the_demo_authenticates_with_its_token_file() {
     assert!(runs["data"]["executions"]["nodes"][0]["endedAt"].is_string(), "{runs}");
 }
 
-/// Returns the executions of a demo with ten messages and this document, oldest first.
+/// Returns the executions of a demo with seven messages and this document, oldest first.
 async fn runs_with(document: &str) -> Vec<Value> {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
@@ -191,7 +179,7 @@ async fn runs_with(document: &str) -> Vec<Value> {
     register(&server, "samples/orders/inbox", document).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("orders");
-    std::fs::write(&file, (0..10).map(|n| n.to_string()).collect::<Vec<_>>().join("\n")).unwrap();
+    std::fs::write(&file, (0..7).map(|n| n.to_string()).collect::<Vec<_>>().join("\n")).unwrap();
     demo(&server, &file).await;
     let query = "{ executions(first: 100) { nodes { path executionPool startedAt endedAt } } }";
     let runs = server.data(query, json!({})).await["executions"]["nodes"].clone();
@@ -207,7 +195,7 @@ async fn the_demo_obeys_the_document_of_its_subscription() {
     let document = "kind: subscription\nspec:\n  source: nats\n  mode: pull\n  \
                     dispatch: { playbook: other/flow, execution_pool: orders }\n  limits: { max_in_flight: 1 }";
     let runs = runs_with(document).await;
-    assert_eq!(runs.len(), 10);
+    assert_eq!(runs.len(), 7);
     assert!(runs.iter().all(|run| run["path"] == "other/flow" && run["executionPool"] == "orders"), "{runs:?}");
     let mut runs: Vec<_> = runs.iter().map(|run| [time(run, "startedAt"), time(run, "endedAt")]).collect();
     runs.sort_unstable();
@@ -220,8 +208,8 @@ async fn the_demo_starts_no_more_executions_in_a_second_than_the_document_allows
                     dispatch: { playbook: other/flow }\n  limits: { max_dispatch_per_sec: 2 }";
     let mut starts: Vec<_> = runs_with(document).await.iter().map(|run| time(run, "startedAt")).collect();
     starts.sort_unstable();
-    // Ten starts take nine pauses of 500 ms; the first start may be late.
-    assert!(starts[9] - starts[0] >= TimeDelta::milliseconds(1500), "{starts:?}");
+    // Seven starts take six pauses of 500 ms; the first start may be late.
+    assert!(starts[6] - starts[0] >= TimeDelta::milliseconds(1000), "{starts:?}");
 }
 
 #[tokio::test]

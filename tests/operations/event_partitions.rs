@@ -2,9 +2,10 @@
 //! other names and bounds, as databases of NoETL's own server have.
 
 use std::process::Output;
+use std::time::Duration;
 
 use noetl_testkit::feed::{insert, insert_typed, run};
-use noetl_testkit::{Deployment, eventually};
+use noetl_testkit::{Deployment, eventually, sleep_in_scenario};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 /// The tables of an existing NoETL server.
@@ -159,9 +160,13 @@ async fn a_partition_is_created_later_if_a_transaction_uses_the_default_partitio
     let (output, said) = loop {
         next += 1;
         // The insert fails if it waits longer than its lock timeout.
+        let write = async {
+            insert(&mut shard, (1, next)).await;
+            sleep_in_scenario(Duration::from_millis(10)).await;
+        };
         tokio::select! {
             done = &mut maintained => break done,
-            () = insert(&mut shard, (1, next)) => {}
+            () = write => {}
         }
     };
     assert_eq!(output.status.code(), Some(1), "{said}");

@@ -32,7 +32,7 @@ async fn series(server: &Server, name: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn mutations_that_fail_by_a_shard_count_as_failed_with_their_codes() {
+async fn mutations_that_fail_by_a_shard_count_as_failed_and_new_executions_avoid_it() {
     let mut setup = with_own_shard().await;
     let server = setup.deployment.replica().await;
     let [here, there] = subscriptions(&server).await;
@@ -59,14 +59,8 @@ async fn mutations_that_fail_by_a_shard_count_as_failed_with_their_codes() {
     assert_eq!(refused["userErrors"][0]["code"], "STALE_VERSION", "{refused}");
     assert_eq!(server.metric(&user_errors("resumeSubscription", "STALE_VERSION")).await, 1.0);
     assert_eq!(server.metric(&operations("mutation", "failed")).await, 2.0);
-}
 
-#[tokio::test]
-async fn new_executions_avoid_a_shard_that_is_known_to_be_down() {
-    let mut setup = with_own_shard().await;
-    let server = setup.deployment.replica().await;
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
-    setup.own.kill_9().await;
     eventually("the shard shows as down", async || {
         (server.metric("noetl_database_up{database=\"shard 1\"}").await == 0.0).then_some(())
     })
@@ -142,10 +136,18 @@ fn lines(log: &NamedTempFile, text: &str) -> Vec<String> {
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn a_full_disk_shows_as_a_database_that_is_not_available_for_as_long_as_it_is_full() {
-    let (folder, own) = own_postgres(&[NOT_DURABLE]).await;
+    let (folder, own) = own_postgres(&[NOT_DURABLE, ("autovacuum", "off")]).await;
     let mut deployment = Deployment::unmigrated(1).await;
     deployment.configure_shards(&[own.dsn("own")]);
     deployment.migrate().await;
+    // The current partition of the events has 14 MiB that can't be compressed. A deleted row keeps its place.
+    let fill = "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
+                SELECT (extract(epoch FROM now())::bigint * 1000 - 1704067200000) << 22, 1, 'call.done',
+                       jsonb_build_object('text', string_agg(encode(sha384(n::text::bytea), 'base64'), ''))
+                FROM generate_series(1, 14 * 16384) AS n;
+                DELETE FROM noetl.event";
+    let mut admin = PgConnection::connect(&own.dsn("own")).await.unwrap();
+    sqlx::raw_sql(fill).execute(&mut admin).await.unwrap();
     let data = folder.path().join("postgres/data");
     // Files of the write-ahead log have 16 MiB.
     limit_files(&data, Some((16 << 20) + 1000)).await;
@@ -177,7 +179,7 @@ async fn a_full_disk_shows_as_a_database_that_is_not_available_for_as_long_as_it
     assert_eq!(readiness.json::<Value>().await.unwrap()["down"], json!(["shard 0"]));
 
     // The first of them may still fit.
-    for _ in 0..60 {
+    for _ in 0..40 {
         server.execute(json!({ "path": "process", "workload": { "text": &filled[..50_000] } })).await;
     }
     let said = lines(&log, "SQLSTATE 53100");
@@ -337,7 +339,7 @@ async fn a_live_feed_that_gets_no_messages_of_its_stream_is_interrupted_again_an
     assert_eq!(live.next().await.unwrap()["events"]["__typename"], "CaughtUp");
     publishes.execute(json!({ "path": "process" })).await;
     eventually("the live feed is interrupted", async || {
-        (deaf.metric("noetl_stream_interruptions_total{shard=\"0\"}").await >= 5.0).then_some(())
+        (deaf.metric("noetl_stream_interruptions_total{shard=\"0\"}").await >= 3.0).then_some(())
     })
     .await;
 }

@@ -7,12 +7,14 @@ use noetl_testkit::{Deployment, copy_folder, eventually};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 
-/// Commits each event in its own transaction, so that many transaction ids are used.
-async fn commit_one_by_one(deployment: &Deployment, execution: i64, events: std::ops::RangeInclusive<i64>) {
+/// Commits each event in its own transaction. Each uses `ids` transaction ids: its own, and those of empty transactions
+/// after it.
+async fn commit_one_by_one(deployment: &Deployment, execution: i64, events: std::ops::RangeInclusive<i64>, ids: i64) {
     let rows = format!(
         "DO $$ BEGIN FOR n IN {}..{} LOOP
              INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ({execution}, n, 'call.done');
              COMMIT;
+             FOR more IN 2..{ids} LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP;
          END LOOP; END $$",
         events.start(),
         events.end()
@@ -33,7 +35,7 @@ async fn a_crashed_database_continues_in_the_same_epoch_without_loss() {
     let _server = deployment.replica().await;
     deployment.feeds_begun().await;
     for round in 0..3 {
-        deployment.commit(7, round * 1000 + 1..=round * 1000 + 900).await;
+        deployment.commit(7, round * 1000 + 1..=round * 1000 + 600).await;
         postgres.kill_9().await;
         postgres.restart().await.unwrap();
         deployment.commit(7, round * 1000 + 901..=round * 1000 + 950).await;
@@ -126,17 +128,17 @@ async fn a_restored_dump_publishes_all_its_events_in_a_new_epoch() {
     let mut deployment = Deployment::on(&old.dsn("postgres"), 0).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    commit_one_by_one(&deployment, 7, 1..=3_000).await;
-    deployment.until_published(3_000).await;
+    commit_one_by_one(&deployment, 7, 1..=600, 5).await;
+    deployment.until_published(600).await;
     assert!(server.stop().await.success());
     // These events are committed and in the dump, but not published.
-    commit_one_by_one(&deployment, 7, 3_001..=3_050).await;
+    commit_one_by_one(&deployment, 7, 601..=650, 1).await;
 
     restore(&mut deployment, &old, &new).await;
     old.stop().await;
     // Another server writes before the tailer starts: events with transaction ids of old rows, one of them in a
     // savepoint.
-    commit_one_by_one(&deployment, 8, 4_001..=4_050).await;
+    commit_one_by_one(&deployment, 8, 4_001..=4_050, 1).await;
     run(
         &mut deployment.shard(0).await,
         "BEGIN; SAVEPOINT one; INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES (8, 4051, 'a'); COMMIT",
@@ -146,7 +148,7 @@ async fn a_restored_dump_publishes_all_its_events_in_a_new_epoch() {
     all_arrive_once(&deployment).await;
     assert_eq!(deployment.epoch().await, 2);
     // The transaction counter passes the transaction ids of the old rows.
-    commit_one_by_one(&deployment, 9, 5_001..=9_000).await;
+    commit_one_by_one(&deployment, 9, 5_001..=5_400, 10).await;
     all_arrive_once(&deployment).await;
     let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
     let committed = deployment.committed().await;
@@ -155,7 +157,7 @@ async fn a_restored_dump_publishes_all_its_events_in_a_new_epoch() {
 
     assert!(server.stop().await.success());
     let _server = deployment.replica().await;
-    commit_one_by_one(&deployment, 9, 9_001..=9_010).await;
+    commit_one_by_one(&deployment, 9, 9_001..=9_010, 1).await;
     all_arrive_once(&deployment).await;
     assert_eq!(deployment.epoch().await, 2);
     eventually("the tail cursor has no error", async || deployment.last_error().await.is_none().then_some(())).await;

@@ -127,48 +127,15 @@ async fn check_up(server: &Server, ids: &[String; 2]) {
     .await;
 }
 
-#[tokio::test]
-async fn a_killed_shard_fails_only_its_own_requests_and_recovers() {
-    let mut setup = with_own_shard().await;
-    let server = setup.deployment.replica().await;
-    let ids = subscriptions(&server).await;
-    assert!(check_lists(&server, &ids, json!([])).await);
-    setup.own.kill_9().await;
-    check_down(&server, &ids).await;
-    setup.own.restart().await.unwrap();
-    check_up(&server, &ids).await;
-}
-
-#[tokio::test]
-async fn a_read_only_shard_counts_as_down_until_it_accepts_writes() {
-    let setup = with_own_shard().await;
-    let server = setup.deployment.replica().await;
-    let ids = subscriptions(&server).await;
-    let mut own = setup.deployment.shard(1).await;
-    setup.deployment.feeds_begun().await;
-    run(&mut own, "ALTER DATABASE own SET default_transaction_read_only = on").await;
-    let down = r#"noetl_database_up{database="shard 1"}"#;
-    eventually("the shard is down", async || (server.metric(down).await == 0.0).then_some(())).await;
-    check_down(&server, &ids).await;
-    let shards = server.data("{ shards { available error } }", Value::Null).await["shards"].take();
-    assert_eq!(shards[1], json!({ "available": false, "error": "shard 1 is read-only, such as a standby" }));
-    run(&mut own, "ALTER DATABASE own RESET default_transaction_read_only").await;
-    check_up(&server, &ids).await;
-    insert(&mut own, (1, 1)).await;
-    setup.deployment.until_all_published().await;
-}
-
-#[tokio::test]
-async fn a_shard_that_refuses_connections_fails_only_its_own_requests_and_recovers() {
-    let setup = with_own_shard().await;
-    let server = setup.deployment.replica().await;
-    let ids = subscriptions(&server).await;
-    let mut other = PgConnection::connect(&setup.own.dsn("postgres")).await.unwrap();
-    run(&mut other, "ALTER DATABASE own ALLOW_CONNECTIONS false").await;
-    run(&mut other, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'own'").await;
-    check_down(&server, &ids).await;
-    run(&mut other, "ALTER DATABASE own ALLOW_CONNECTIONS true").await;
-    check_up(&server, &ids).await;
+/// Makes the subscriptions active for the next case.
+async fn resume(server: &Server, ids: &[String; 2]) {
+    for id in ids {
+        eventually("the subscription is active", async || {
+            let resumed = server.transition("resume", id, None).await;
+            (resumed["subscription"]["status"] == "ACTIVE").then_some(())
+        })
+        .await;
+    }
 }
 
 /// Starts a server that reads the first bytes of each connection and closes it, as a load balancer without a server
@@ -185,45 +152,63 @@ async fn closing_server() -> u16 {
 }
 
 #[tokio::test]
-async fn a_shard_whose_address_closes_connections_fails_only_its_own_requests_and_recovers() {
+async fn a_shard_that_is_down_fails_only_its_own_requests_and_recovers() {
     let mut setup = with_own_shard().await;
-    let proxy = Proxy::start(setup.own.port()).await;
-    let shards = format!("{},postgres://noetl@127.0.0.1:{}/own", setup.deployment.shard_dsns[0], proxy.port);
-    setup.deployment.env.push(("NOETL_SHARDS".to_owned(), shards));
     let server = setup.deployment.replica().await;
     let ids = subscriptions(&server).await;
-    proxy.redirect(closing_server().await);
-    setup.own.restart().await.unwrap();
-    check_down(&server, &ids).await;
-    proxy.redirect(setup.own.port());
-    check_up(&server, &ids).await;
-}
+    setup.deployment.feeds_begun().await;
+    assert!(check_lists(&server, &ids, json!([])).await);
 
-#[tokio::test]
-async fn a_frozen_shard_fails_only_its_own_requests_and_recovers() {
-    let mut setup = with_own_shard().await;
-    let server = setup.deployment.replica().await;
-    let ids = subscriptions(&server).await;
+    eprintln!("case: the shard is killed, and another replica starts meanwhile");
+    setup.own.kill_9().await;
+    check_down(&server, &ids).await;
+    let late = setup.deployment.replica().await;
+    check_down(&late, &ids).await;
+    setup.own.restart().await.unwrap();
+    check_up(&server, &ids).await;
+    check_up(&late, &ids).await;
+    assert!(late.stop().await.success());
+    resume(&server, &ids).await;
+
+    eprintln!("case: the shard is frozen");
     setup.own.pause().await;
     check_down(&server, &ids).await;
     setup.own.resume();
     check_up(&server, &ids).await;
-}
+    resume(&server, &ids).await;
 
-#[tokio::test]
-async fn a_replica_starts_while_a_shard_is_down() {
-    let mut setup = with_own_shard().await;
-    let ids = {
-        let server = setup.deployment.replica().await;
-        setup.deployment.feeds_begun().await;
-        let ids = subscriptions(&server).await;
-        server.stop().await;
-        ids
-    };
-    setup.own.kill_9().await;
-    let server = setup.deployment.replica().await;
+    eprintln!("case: the shard refuses connections");
+    let mut other = PgConnection::connect(&setup.own.dsn("postgres")).await.unwrap();
+    run(&mut other, "ALTER DATABASE own ALLOW_CONNECTIONS false").await;
+    run(&mut other, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'own'").await;
     check_down(&server, &ids).await;
+    run(&mut other, "ALTER DATABASE own ALLOW_CONNECTIONS true").await;
+    check_up(&server, &ids).await;
+    resume(&server, &ids).await;
+
+    eprintln!("case: the shard is read-only, such as a standby");
+    let mut own = setup.deployment.shard(1).await;
+    setup.deployment.feeds_begun().await;
+    run(&mut own, "ALTER DATABASE own SET default_transaction_read_only = on").await;
+    let down = r#"noetl_database_up{database="shard 1"}"#;
+    eventually("the shard is down", async || (server.metric(down).await == 0.0).then_some(())).await;
+    check_down(&server, &ids).await;
+    let shards = server.data("{ shards { available error } }", Value::Null).await["shards"].take();
+    assert_eq!(shards[1], json!({ "available": false, "error": "shard 1 is read-only, such as a standby" }));
+    run(&mut own, "ALTER DATABASE own RESET default_transaction_read_only").await;
+    check_up(&server, &ids).await;
+    insert(&mut own, (1, 1)).await;
+    setup.deployment.until_all_published().await;
+    resume(&server, &ids).await;
+
+    eprintln!("case: the address of the shard closes connections");
+    let proxy = Proxy::start(setup.own.port()).await;
+    let shards = format!("{},postgres://noetl@127.0.0.1:{}/own", setup.deployment.shard_dsns[0], proxy.port);
+    let server = setup.deployment.replica_with(&[("NOETL_SHARDS", &shards)]).await;
+    proxy.redirect(closing_server().await);
     setup.own.restart().await.unwrap();
+    check_down(&server, &ids).await;
+    proxy.redirect(setup.own.port());
     check_up(&server, &ids).await;
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use noetl_testkit::{Deployment, Live, Server, WAIT_TIMEOUT, eventually};
+use noetl_testkit::{Deployment, Live, Server, WAIT_TIMEOUT, eventually, sleep_in_scenario};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -85,7 +85,7 @@ impl Load {
     fn start(url: &str) -> Self {
         let (answered, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let mut clients = JoinSet::new();
-        for _ in 0..8 {
+        for _ in 0..4 {
             let (url, answered, stop) = (format!("{url}/graphql"), Arc::clone(&answered), Arc::clone(&stop));
             clients.spawn(async move {
                 let (client, mut ids) = (reqwest::Client::new(), Vec::new());
@@ -97,6 +97,8 @@ impl Load {
                     let id = answer["data"]["execute"]["execution"]["id"].as_str();
                     ids.push(id.unwrap_or_else(|| panic!("{answer}")).to_owned());
                     answered.fetch_add(1, Ordering::Relaxed);
+                    // Between two requests, the connection is idle.
+                    sleep_in_scenario(Duration::from_millis(10)).await;
                 }
                 ids
             });

@@ -56,8 +56,9 @@ fn mutations(execution: i64, claim: &Value) -> [Mutation; 4] {
 
 #[tokio::test]
 async fn no_repeated_request_is_acknowledged_because_of_a_commit_that_no_standby_has() {
-    let ((cluster, _cluster_folder), (mut primary, folder)) = tokio::join!(own_server(), own_server());
-    let mut deployment = Deployment::on_servers(&cluster.dsn("postgres"), &[&primary.dsn("postgres")]).await;
+    let (mut primary, folder) = own_server().await;
+    let shared = std::env::var("NOETL_TEST_PG").unwrap();
+    let mut deployment = Deployment::on_servers(&shared, &[&primary.dsn("postgres")]).await;
     let mut standby = standby(&primary, &folder.path().join("standby")).await;
     let mut settings = PgConnection::connect(&primary.dsn("postgres")).await.unwrap();
     run(&mut settings, "ALTER SYSTEM SET synchronous_standby_names = '*'").await;

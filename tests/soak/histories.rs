@@ -14,13 +14,14 @@ use noetl_local::Postgres;
 use noetl_testkit::copies::{copy_beside, own_server, restore, standby, switch_server, until_replayed};
 use noetl_testkit::feed::{Reader, run};
 use noetl_testkit::random::{Random, below, index, moment, seeded};
-use noetl_testkit::{Deployment, Server, eventually, execute_input, sleep_in_scenario};
+use noetl_testkit::{Deployment, Server, eventually, execute_input, size, sleep_in_scenario};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-const SENDERS: usize = 4;
+/// Clients that send messages in `make test` and in `make soak`, and the pause of each after a message.
+const SENDERS: [(usize, Duration); 2] = [(2, Duration::from_millis(10)), (4, Duration::ZERO)];
 const EXECUTE: &str = "mutation($input: ExecuteInput!) {
     execute(input: $input) { executionId outcome userErrors { code } } }";
 
@@ -89,6 +90,7 @@ impl Site {
     async fn under_load<T>(&mut self, phase: &str, work: impl AsyncFnOnce(&mut Deployment, &mut Postgres) -> T) -> T {
         let Self { deployment, server, postgres, reader, sent, .. } = self;
         let enough = CancellationToken::new();
+        let (senders, pause) = size(SENDERS[0], SENDERS[1]);
         let send = async |sender: usize| {
             let mut sent = Vec::new();
             for n in 0.. {
@@ -98,9 +100,7 @@ impl Site {
                 let key = format!("{phase}-{sender}-{n}");
                 let acknowledged = started(server, &key).await.is_some();
                 sent.push((key, acknowledged));
-                if !acknowledged {
-                    sleep_in_scenario(Duration::from_millis(50)).await;
-                }
+                sleep_in_scenario(if acknowledged { pause } else { Duration::from_millis(50) }).await;
             }
             sent
         };
@@ -111,7 +111,7 @@ impl Site {
             enough.cancel();
             result
         };
-        let (all, (), result) = tokio::join!(join_all((0..SENDERS).map(send)), read, work);
+        let (all, (), result) = tokio::join!(join_all((0..senders).map(send)), read, work);
         sent.extend(all.into_iter().flatten());
         result
     }

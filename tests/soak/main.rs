@@ -2,7 +2,7 @@
 //! once, each reader gets each event once and in order, and nothing is left behind at the end.
 //!
 //! The faults follow from the seed alone, so `NOETL_SOAK_SEED` repeats a run. `NOETL_SOAK_SECONDS` sets the time of the
-//! faults. `make soak` runs for 20 minutes; `make test` runs the default, which is short.
+//! faults. `make soak` runs for 20 minutes, with more traffic; `make test` runs the default, which is short.
 
 mod faults;
 mod histories;
@@ -15,19 +15,21 @@ use futures::future::join_all;
 use noetl_testkit::levels::{Allowed, Levels};
 use noetl_testkit::random::seeded;
 use noetl_testkit::recorder::Recorder;
-use noetl_testkit::sleep_in_scenario;
 use noetl_testkit::traffic::{Size, Traffic};
+use noetl_testkit::{size, sleep_in_scenario};
 use tokio::time::Instant;
 
 use self::faults::{Round, schedule};
 use self::site::{CONNECTIONS, REPLICAS, Site};
 
 const SEED: u64 = 16;
-const SECONDS: u64 = 20;
+const SECONDS: u64 = 12;
 const RECORDERS: u64 = 3;
-const SIZE: Size = Size { sources: 8, workers: 4, in_flight: 200 };
-/// Messages before the first measurement. They open the connections, load the plans and fill the caches.
-const WARM_UP: usize = 300;
+/// Traffic of `make test` and of `make soak`.
+const SIZES: [Size; 2] =
+    [Size { sources: 4, workers: 2, in_flight: 50 }, Size { sources: 8, workers: 4, in_flight: 200 }];
+/// Messages before the first measurement, also for both. They open the connections, load the plans and fill the caches.
+const WARM_UP: [usize; 2] = [100, 300];
 /// Time without work before each measurement.
 const QUIET: Duration = Duration::from_secs(5);
 /// The server's caches of events (32 MiB for each of two shards) fill up to their bound, and the allocator keeps some of
@@ -97,9 +99,10 @@ async fn every_message_runs_once_while_the_database_gets_another_history_at_rand
 
 async fn soak(seed: u64, rounds: &[Round], progress: &Progress) {
     let mut site = Site::start().await;
-    let traffic = Traffic::new(site.survivor(), &site.addresses, seed, SIZE).await;
+    let traffic = Traffic::new(site.survivor(), &site.addresses, seed, size(SIZES[0], SIZES[1])).await;
+    let warm_up = size(WARM_UP[0], WARM_UP[1]);
     let warmed_up = async {
-        while traffic.counts().1 < WARM_UP {
+        while traffic.counts().1 < warm_up {
             sleep_in_scenario(Duration::from_millis(100)).await;
         }
         traffic.stop();

@@ -11,7 +11,6 @@ use noetl_testkit::{Deployment, Server, eventually, sleep_in_scenario};
 use serde_json::{Value, json};
 
 const RESERVED_CLAIMS: &str = "SELECT count(*) FROM noetl.subscription_dedup WHERE state = 0";
-const CLAIMS: &str = "SELECT count(*) FROM noetl.subscription_dedup";
 const INTENTS: &str = "SELECT count(*) FROM noetl.subscription_registry WHERE intent_after IS NOT NULL";
 const LIVE: &str = "SELECT count(*) FROM noetl.source_subscription WHERE state <> 'DEACTIVATED'";
 
@@ -19,25 +18,26 @@ fn message(inbox: &str, key: &str) -> Value {
     json!({ "entry": { "path": "process" }, "parentExecutionId": inbox, "dedup": { "key": key, "windowSeconds": 3600 } })
 }
 
-/// Creates catalog entries and a live subscription with a replica that stops afterwards. Returns the subscription's id.
-async fn with_subscription(deployment: &Deployment) -> String {
-    let server = deployment.replica().await;
+/// Creates catalog entries and a live subscription. Returns the subscription's id.
+async fn with_subscription(server: &Server) -> String {
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
     server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let id = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
-    assert!(server.stop().await.success());
-    id
+    server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned()
 }
 
 /// Point that a replica reaches in the background, so that its response may be received before it dies.
 const BACKGROUND_POINT: &str = "execute.settled";
 
+/// Starts a replica for each of these fault points, at which it dies.
+async fn doomed_replicas(deployment: &Deployment, points: &[&str]) -> Vec<Server> {
+    join_all(points.iter().map(async |point| deployment.replica_with(&[("NOETL_FAULT_POINT", *point)]).await)).await
+}
+
 /// Sends a request to a replica that dies at a fault point during the request.
-async fn die_at(deployment: &Deployment, point: &str, query: &str, variables: Value) {
-    let mut doomed = deployment.replica_with(&[("NOETL_FAULT_POINT", point)]).await;
+async fn die(mut doomed: Server, point: &str, query: &str, variables: Value) {
     let answer = doomed.send(query, variables).await;
     assert!(answer.is_err() || point == BACKGROUND_POINT, "{point} was not reached: {answer:?}");
-    assert!(!doomed.ended().await.success());
+    assert!(!doomed.ended().await.success(), "{point}");
 }
 
 const EXECUTE: &str = "mutation($input: ExecuteInput!) { execute(input: $input) { execution { id } outcome } }";
@@ -53,63 +53,91 @@ async fn assert_whole(deployment: &Deployment, executions: i64) {
     }
 }
 
+/// Panics unless the executions of the claims are exactly those that exist, each on one shard.
+async fn assert_each_exists(deployment: &Deployment, claims: &BTreeMap<String, i64>) {
+    let mut existing: Vec<i64> = Vec::new();
+    for shard in 0..deployment.shard_dsns.len() {
+        let ids = sqlx::query_scalar::<_, i64>("SELECT execution_id FROM noetl.execution");
+        existing.extend(ids.fetch_all(&mut deployment.shard(shard).await).await.unwrap());
+    }
+    existing.sort_unstable();
+    let mut claimed: Vec<i64> = claims.values().copied().collect();
+    claimed.sort_unstable();
+    assert_eq!(existing, claimed);
+}
+
 async fn claims_settled(deployment: &Deployment) {
     let settled = async || (deployment.in_cluster(RESERVED_CLAIMS).await == 0).then_some(());
     eventually("every claim is settled", settled).await;
 }
 
-async fn claimed_execution(deployment: &Deployment) -> i64 {
-    deployment.in_cluster("SELECT execution_id FROM noetl.subscription_dedup").await
+/// Returns the execution of each claimed key.
+async fn claimed_executions(deployment: &Deployment) -> BTreeMap<String, i64> {
+    let claims = "SELECT dedup_key, execution_id FROM noetl.subscription_dedup";
+    let claims: Vec<(String, i64)> = sqlx::query_as(claims).fetch_all(&mut deployment.cluster().await).await.unwrap();
+    claims.into_iter().collect()
 }
 
 /// The fault points of an execute request, each with a flag: the key is claimed at this point.
 const EXECUTE_POINTS: [(&str, bool); 4] =
     [("execute.validated", false), ("execute.claimed", true), ("execute.created", true), (BACKGROUND_POINT, true)];
 
+/// Executes once for each of [`EXECUTE_POINTS`], with a replica that dies at this point. The key is the name of the
+/// point. Returns the parent of the executions, and the execution of each claimed key.
+async fn died_executing(deployment: &Deployment) -> (String, BTreeMap<String, i64>) {
+    let points = EXECUTE_POINTS.map(|(point, _)| point);
+    let doomed = doomed_replicas(deployment, &points).await;
+    let inbox = with_subscription(&doomed[0]).await;
+    let deaths = doomed.into_iter().zip(points).map(|(doomed, point)| {
+        let message = message(&inbox, point);
+        die(doomed, point, EXECUTE, json!({ "input": message }))
+    });
+    join_all(deaths).await;
+    let claimed = claimed_executions(deployment).await;
+    for (point, is_claimed) in EXECUTE_POINTS {
+        assert_eq!(claimed.contains_key(point), is_claimed, "{point}");
+    }
+    (inbox, claimed)
+}
+
 #[tokio::test]
 async fn a_claim_is_finished_after_a_crash_without_a_retry() {
-    let cases = EXECUTE_POINTS.map(async |(point, claimed)| {
-        let deployment = Deployment::start(2).await;
-        let inbox = with_subscription(&deployment).await;
-        die_at(&deployment, point, EXECUTE, json!({ "input": message(&inbox, "m-1") })).await;
-        assert_eq!(deployment.in_cluster(CLAIMS).await, i64::from(claimed), "{point}");
-        let _fresh = deployment.replica().await;
-        claims_settled(&deployment).await;
-        assert_whole(&deployment, i64::from(claimed)).await;
-    });
-    join_all(cases).await;
+    let deployment = Deployment::start(2).await;
+    let (_, claimed) = died_executing(&deployment).await;
+    let _fresh = deployment.replica().await;
+    claims_settled(&deployment).await;
+    assert_whole(&deployment, i64::try_from(claimed.len()).unwrap()).await;
+    assert_each_exists(&deployment, &claimed).await;
 }
 
 #[tokio::test]
 async fn a_retry_after_a_crash_returns_the_claimed_execution() {
-    let cases = EXECUTE_POINTS.map(async |(point, claimed)| {
-        let deployment = Deployment::start(2).await;
-        let inbox = with_subscription(&deployment).await;
-        die_at(&deployment, point, EXECUTE, json!({ "input": message(&inbox, "m-1") })).await;
-        let claimed = if claimed { Some(claimed_execution(&deployment).await) } else { None };
-        let fresh = deployment.replica().await;
-        let retry = fresh.execute(message(&inbox, "m-1")).await;
-        let outcome = if claimed.is_some() { "DUPLICATE" } else { "STARTED" };
+    let deployment = Deployment::start(2).await;
+    let (inbox, claimed) = died_executing(&deployment).await;
+    let fresh = deployment.replica().await;
+    for (point, is_claimed) in EXECUTE_POINTS {
+        let retry = fresh.execute(message(&inbox, point)).await;
+        let outcome = if is_claimed { "DUPLICATE" } else { "STARTED" };
         assert_eq!(retry["outcome"], outcome, "{point}: {retry}");
         assert_eq!(retry["execution"]["status"], "PENDING", "{point}: the response came before the execution exists");
         let id: i64 = retry["execution"]["id"].as_str().unwrap().parse().unwrap();
-        assert_eq!(claimed.unwrap_or(id), id, "{point}");
-        claims_settled(&deployment).await;
-        assert_whole(&deployment, 1).await;
-        let again = fresh.execute(message(&inbox, "m-1")).await;
+        assert_eq!(claimed.get(point).copied().unwrap_or(id), id, "{point}");
+        let again = fresh.execute(message(&inbox, point)).await;
         assert_eq!(again["execution"]["id"], retry["execution"]["id"], "{point}");
-    });
-    join_all(cases).await;
+    }
+    claims_settled(&deployment).await;
+    assert_whole(&deployment, 4).await;
 }
 
 #[tokio::test]
 async fn a_reserved_claim_never_expires() {
     let deployment = Deployment::start(2).await;
-    let inbox = with_subscription(&deployment).await;
+    let doomed = deployment.replica_with(&[("NOETL_FAULT_POINT", "execute.claimed")]).await;
+    let inbox = with_subscription(&doomed).await;
     let mut message = message(&inbox, "m-1");
     message["dedup"]["windowSeconds"] = json!(1);
-    die_at(&deployment, "execute.claimed", EXECUTE, json!({ "input": message })).await;
-    let claimed = claimed_execution(&deployment).await;
+    die(doomed, "execute.claimed", EXECUTE, json!({ "input": message })).await;
+    let claimed = claimed_executions(&deployment).await["m-1"];
     // The window ends while no server runs. The next request must finish the claim instead of replacing it.
     sleep_in_scenario(Duration::from_millis(1200)).await;
     let retry = deployment.replica().await.execute(message).await;
@@ -146,10 +174,13 @@ async fn stream(
 #[tokio::test]
 async fn every_acknowledged_execution_exists_once_after_random_kills() {
     let deployment = Deployment::start(2).await;
-    let inbox = with_subscription(&deployment).await;
-    let mut acknowledged: HashMap<String, String> = HashMap::new();
-    for round in 0..5 {
-        let mut replicas = [deployment.replica().await, deployment.replica().await];
+    let (mut inbox, mut acknowledged) = (String::new(), HashMap::<String, String>::new());
+    for round in 0..3 {
+        let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+        if round == 0 {
+            inbox = with_subscription(&one).await;
+        }
+        let mut replicas = [one, other];
         let pids = replicas.each_ref().map(Server::pid);
         let count = AtomicUsize::new(0);
         let clients = (0..12).map(|client| stream(&replicas[client % 2], &inbox, round, client, &count));
@@ -174,86 +205,92 @@ async fn every_acknowledged_execution_exists_once_after_random_kills() {
     let _fresh = deployment.replica().await;
     claims_settled(&deployment).await;
 
-    let mut cluster = deployment.cluster().await;
-    let claims: Vec<(String, i64)> = sqlx::query_as("SELECT dedup_key, execution_id FROM noetl.subscription_dedup")
-        .fetch_all(&mut cluster)
-        .await
-        .unwrap();
-    let claims: BTreeMap<String, String> = claims.into_iter().map(|(key, id)| (key, id.to_string())).collect();
-    assert!(acknowledged.len() >= 60, "too few requests were acknowledged: {}", acknowledged.len());
+    let claims = claimed_executions(&deployment).await;
+    assert!(acknowledged.len() >= 36, "too few requests were acknowledged: {}", acknowledged.len());
     for (key, id) in &acknowledged {
-        assert_eq!(claims.get(key), Some(id), "the acknowledged claim of {key} is wrong or missing");
+        let claimed = claims.get(key).map(i64::to_string);
+        assert_eq!(claimed.as_ref(), Some(id), "the acknowledged claim of {key} is wrong or missing");
     }
     assert_whole(&deployment, i64::try_from(claims.len()).unwrap()).await;
-    let existing = "SELECT count(*) FROM noetl.execution WHERE execution_id = $1";
-    for (key, id) in &claims {
-        let counts: Vec<(i64,)> = deployment.rows(existing, id).await;
-        assert_eq!(counts.iter().map(|(count,)| count).sum::<i64>(), 1, "the execution of {key}");
-    }
+    assert_each_exists(&deployment, &claims).await;
 }
 
 fn rand_byte() -> u8 {
     uuid::Uuid::new_v4().as_bytes()[0]
 }
 
-const REGISTER: &str = "mutation { registerSubscription(input: {path: \"inbox\"}) { subscription { id } } }";
-const REGISTER_POINTS: [&str; 3] = ["register.reserved", "register.intended", "register.created"];
+const REGISTER: &str =
+    "mutation($path: String!) { registerSubscription(input: {path: $path}) { subscription { id } } }";
+/// The fault points of a registration. The first one is reached only if the path was registered before.
+const REGISTER_POINTS: [&str; 3] = ["register.intended", "register.reserved", "register.created"];
 
-/// Creates a deployment in which a replica died at a fault point of a registration. `register.intended` is reached only
-/// if the path was registered before.
-async fn died_registering(point: &str) -> Deployment {
-    let deployment = Deployment::start(2).await;
-    let inbox = with_subscription(&deployment).await;
-    if point == "register.reserved" {
-        let forget = "DELETE FROM noetl.subscription_registry";
-        sqlx::query(forget).execute(&mut deployment.cluster().await).await.unwrap();
+/// Registers a path again for each of [`REGISTER_POINTS`], with a replica that dies at this point. The path is the name
+/// of the point, and its subscription was deactivated.
+async fn died_registering(deployment: &Deployment) {
+    let doomed = doomed_replicas(deployment, &REGISTER_POINTS).await;
+    for path in REGISTER_POINTS {
+        doomed[0].register_entry(path, &json!({ "kind": "subscription" })).await;
+        let id = doomed[0].register(path).await["subscription"]["id"].as_str().unwrap().to_owned();
+        doomed[0].transition("deactivate", &id, None).await;
     }
-    let server = deployment.replica().await;
-    server.transition("deactivate", &inbox, None).await;
-    assert!(server.stop().await.success());
-    die_at(&deployment, point, REGISTER, json!({})).await;
-    assert_eq!(deployment.in_cluster(INTENTS).await, 1, "{point}");
-    deployment
+    // A path is reserved only if the registry does not have it.
+    let forget = "DELETE FROM noetl.subscription_registry WHERE path = 'register.reserved'";
+    sqlx::query(forget).execute(&mut deployment.cluster().await).await.unwrap();
+    let deaths = doomed.into_iter().zip(REGISTER_POINTS);
+    join_all(deaths.map(|(doomed, point)| die(doomed, point, REGISTER, json!({ "path": point })))).await;
+    assert_eq!(deployment.in_cluster(INTENTS).await, 3);
+}
+
+async fn intents_fulfilled(deployment: &Deployment) {
+    let fulfilled = async || (deployment.in_cluster(INTENTS).await == 0).then_some(());
+    eventually("every intent is fulfilled", fulfilled).await;
 }
 
 #[tokio::test]
 async fn a_registration_is_finished_after_a_crash_without_a_retry() {
-    let cases = REGISTER_POINTS.map(async |point| {
-        let deployment = died_registering(point).await;
-        let fresh = deployment.replica().await;
-        eventually("the intent is fulfilled", async || (deployment.in_cluster(INTENTS).await == 0).then_some(())).await;
-        assert_eq!(deployment.sum_over_shards(LIVE).await, 1, "{point}");
-        let found = fresh.register("inbox").await;
-        assert_eq!(found["subscription"]["status"], "REGISTERED", "{point}: {found}");
-        assert_eq!(deployment.sum_over_shards(LIVE).await, 1, "{point}");
-    });
-    join_all(cases).await;
+    let deployment = Deployment::start(2).await;
+    died_registering(&deployment).await;
+    let fresh = deployment.replica().await;
+    intents_fulfilled(&deployment).await;
+    assert_eq!(deployment.sum_over_shards(LIVE).await, 3);
+    for path in REGISTER_POINTS {
+        let found = fresh.register(path).await;
+        assert_eq!(found["subscription"]["status"], "REGISTERED", "{path}: {found}");
+    }
+    assert_eq!(deployment.sum_over_shards(LIVE).await, 3, "a path has two live subscriptions");
 }
 
 #[tokio::test]
 async fn registering_again_after_a_crash_returns_the_reserved_subscription() {
-    let cases = REGISTER_POINTS.map(async |point| {
-        let deployment = died_registering(point).await;
-        let intended = deployment.in_cluster("SELECT subscription_id FROM noetl.subscription_registry").await;
-        let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
-        let answers = join_all((0..16).map(|n| [&one, &other][n % 2].register("inbox"))).await;
+    let deployment = Deployment::start(2).await;
+    died_registering(&deployment).await;
+    let intended = "SELECT path, subscription_id FROM noetl.subscription_registry";
+    let intended: Vec<(String, i64)> =
+        sqlx::query_as(intended).fetch_all(&mut deployment.cluster().await).await.unwrap();
+    assert_eq!(intended.len(), 3, "{intended:?}");
+    let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+    for (path, id) in &intended {
+        let answers = join_all((0..16).map(|n| [&one, &other][n % 2].register(path))).await;
         for answer in answers {
-            assert_eq!(answer["subscription"]["id"], intended.to_string(), "{point}: {answer}");
+            assert_eq!(answer["subscription"]["id"], id.to_string(), "{path}: {answer}");
         }
-        assert_eq!(deployment.sum_over_shards(LIVE).await, 1, "{point}");
-    });
-    join_all(cases).await;
+    }
+    assert_eq!(deployment.sum_over_shards(LIVE).await, 3);
 }
 
 #[tokio::test]
 async fn finishing_a_registration_does_not_revive_a_deactivated_subscription() {
-    let deployment = died_registering("register.created").await;
+    let deployment = Deployment::start(2).await;
+    let doomed = deployment.replica_with(&[("NOETL_FAULT_POINT", "register.created")]).await;
+    doomed.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    die(doomed, "register.created", REGISTER, json!({ "path": "inbox" })).await;
+    assert_eq!(deployment.in_cluster(INTENTS).await, 1);
     let fresh = deployment.replica().await;
     let live = deployment.in_cluster("SELECT subscription_id FROM noetl.subscription_registry").await;
     let ended = fresh.transition("deactivate", &live.to_string(), None).await;
     assert_eq!(ended["subscription"]["status"], "DEACTIVATED", "{ended}");
-    eventually("the intent is settled", async || (deployment.in_cluster(INTENTS).await == 0).then_some(())).await;
+    intents_fulfilled(&deployment).await;
     let registered = "SELECT count(*) FROM noetl.source_subscription";
-    assert_eq!(deployment.sum_over_shards(registered).await, 2, "a subscription was registered without a request");
+    assert_eq!(deployment.sum_over_shards(registered).await, 1, "a subscription was registered without a request");
     assert_eq!(deployment.sum_over_shards(LIVE).await, 0);
 }

@@ -9,9 +9,9 @@ use noetl_testkit::{Deployment, Server, eventually, sleep_in_scenario};
 use serde_json::json;
 use sqlx::PgConnection;
 
-const CLIENTS: usize = 80;
+const CLIENTS: usize = 40;
 /// Time between the starts of two clients, so that not all of them wait for a connection since the same moment.
-const STAGGER: Duration = Duration::from_millis(75);
+const STAGGER: Duration = Duration::from_millis(150);
 /// Number of messages that are delivered again and again. Each has its own dedup key.
 const MESSAGES: usize = 6;
 const EXECUTE: &str = "mutation($key: String!) {

@@ -207,8 +207,8 @@ async fn the_backlog_count_stops_at_an_upper_bound() {
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let fill = "INSERT INTO noetl.outbox (event_id, payload, created_at, status)
                 SELECT n, '{}', now() - interval '1 day' + n * interval '1 millisecond',
-                       CASE n % 3 WHEN 0 THEN 'FAILED' ELSE 'PENDING' END
-                FROM generate_series(1, 400000) AS n";
+                       CASE n % 2 WHEN 0 THEN 'FAILED' ELSE 'PENDING' END
+                FROM generate_series(1, 202000) AS n";
     deployment.on_shard(0, fill).await;
     let stats = server.data(STATS, Value::Null).await["outbox"]["stats"].clone();
     assert_eq!((&stats["pending"], &stats["failed"]), (&json!(100_000), &json!(100_000)));

@@ -269,7 +269,7 @@ async fn an_older_snapshot_never_overwrites_a_newer_one() {
 #[tokio::test]
 async fn concurrent_writers_and_advances_end_in_one_exact_state() {
     const WRITERS: i64 = 4;
-    const EVENTS: i64 = 60;
+    const EVENTS: i64 = 40;
     let mut it = setup().await;
     write_loop(&mut it.shard, it.id, 0).await;
     let writers = join_all((0..WRITERS).map(async |writer| {
@@ -287,7 +287,7 @@ async fn concurrent_writers_and_advances_end_in_one_exact_state() {
     let (server, id) = (&it.server, it.id);
     let advancers = join_all([server, &second, server, &second].map(async |replica| {
         let mut last = 0;
-        for _ in 0..30 {
+        for _ in 0..20 {
             let payload = replica.advance_projections(&[id]).await;
             assert_eq!(payload["failed"], json!([]));
             let state = replica.execution_state(id).await;

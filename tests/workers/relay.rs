@@ -74,7 +74,7 @@ async fn an_existing_stream_is_used_without_changing_its_settings() {
 #[tokio::test]
 async fn a_relay_that_is_killed_repeatedly_loses_and_repeats_no_row() {
     let deployment = Deployment::start(2).await;
-    let rows = fill(&deployment, 100, 60).await;
+    let rows = fill(&deployment, 100, 30).await;
     for kill in 1..=4 {
         let mut server = deployment.replica().await;
         eventually("some more rows are published", async || {
@@ -117,9 +117,9 @@ const SETTLEMENTS_WAIT: &str = "
 /// them again, and the stream recognises them by their ids.
 #[tokio::test]
 async fn a_shard_that_dies_between_claim_and_settlement_loses_no_row() {
-    let (mut deployment, (_folder, mut postgres)) = tokio::join!(Deployment::unmigrated(1), own_postgres(&[]));
+    let (mut deployment, (_folder, mut postgres)) = tokio::join!(Deployment::unmigrated(0), own_postgres(&[]));
     deployment.shard_dsns = vec![postgres.dsn("own")];
-    deployment.env.push(("NOETL_SHARDS".to_owned(), postgres.dsn("own")));
+    deployment.configure_shards(&[postgres.dsn("own")]);
     deployment.migrate().await;
     deployment.on_shard(0, SETTLEMENTS_WAIT).await;
     let mut holder = deployment.shard(0).await;

@@ -73,16 +73,16 @@ async fn publishing_an_event_does_not_read_the_log_before_it() {
     // Cached plans are made while the log is almost empty.
     for event in 1..=10 {
         deployment.commit(7, event..=event).await;
-        deployment.until_published(usize::try_from(event).unwrap()).await;
+        deployment.until_stored(usize::try_from(event).unwrap()).await;
     }
     deployment.commit(8, 11..=BACKLOG).await;
-    deployment.until_published(usize::try_from(BACKLOG).unwrap()).await;
+    deployment.until_stored(usize::try_from(BACKLOG).unwrap()).await;
     // The leader polls at least twice a second. The work of a poll is counted with the next poll.
     sleep_in_scenario(Duration::from_secs(2)).await;
     let before = read(&deployment).await;
     for event in BACKLOG + 1..=BACKLOG + 10 {
         deployment.commit(7, event..=event).await;
-        deployment.until_published(usize::try_from(event).unwrap()).await;
+        deployment.until_stored(usize::try_from(event).unwrap()).await;
     }
     sleep_in_scenario(Duration::from_secs(2)).await;
     let work = read(&deployment).await - before;

@@ -77,9 +77,22 @@ pub async fn copy_beside(deployment: &Deployment, server: &Postgres, copy: &str)
     server.dsn(copy)
 }
 
+/// Copies the database of a deployment without separate shards by `pg_dump` to a new database on the shared server.
+/// Returns a deployment of the copy; its broker is not that of the original.
+pub async fn copy_on_shared_server(deployment: &Deployment) -> Deployment {
+    let copy = Deployment::unmigrated(0).await;
+    dump_into(&deployment.cluster_dsn, &copy.cluster_dsn);
+    copy
+}
+
 async fn copy_database(from: &Postgres, name: &str, to: &Postgres, copy: &str) {
     to.create_databases(&[copy.to_owned()]).await.unwrap();
-    let command = format!("pg_dump '{}' | psql -qX -v ON_ERROR_STOP=1 '{}'", from.dsn(name), to.dsn(copy));
+    dump_into(&from.dsn(name), &to.dsn(copy));
+}
+
+/// Copies a database by `pg_dump` to an empty one.
+fn dump_into(from: &str, to: &str) {
+    let command = format!("pg_dump '{from}' | psql -qX -v ON_ERROR_STOP=1 '{to}'");
     let output = Command::new("sh").args(["-c", &command]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -71,6 +71,23 @@ impl Deployment {
         digests
     }
 
+    /// Returns the number of rows and index entries that were read so far from the tables of a shard with names that
+    /// begin with `tables`. Waits until the sessions of the server's code have ended, because a session publishes its
+    /// counts at its end.
+    pub async fn entries_read(&self, shard: usize, tables: &str) -> i64 {
+        let mut session = self.shard_session(shard).await;
+        let open = "SELECT EXISTS (SELECT FROM pg_stat_activity
+                                   WHERE datname = current_database() AND application_name = 'noetl-graphql')";
+        eventually("the sessions have ended", async || {
+            let open: bool = sqlx::query_scalar(open).fetch_one(&mut *session).await.unwrap();
+            (!open).then_some(())
+        })
+        .await;
+        let read = "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE starts_with(relname, $1))::bigint
+                         + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE starts_with(relname, $1))::bigint";
+        sqlx::query_scalar(read).bind(tables).fetch_one(&mut *session).await.unwrap()
+    }
+
     /// Returns the single value of a query on the cluster database.
     pub async fn in_cluster(&self, query: &'static str) -> i64 {
         sqlx::query_scalar(query).fetch_one(&mut *self.cluster_session().await).await.unwrap()

@@ -26,6 +26,9 @@ const EVENTS: &str =
     ... on StreamHeartbeat { cursor lagEvents }
 } }";
 
+/// Settings of a replica that publishes and delivers events, and does nothing else with them.
+pub const ONLY_FEED: [(&str, &str); 2] = [("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")];
+
 /// Maximum number of shards of a deployment.
 const MAX_SHARDS: usize = 16;
 
@@ -90,6 +93,11 @@ impl Reader {
         self.live = live;
         self.items.clear();
         true
+    }
+
+    /// Closes the connection. The reader keeps its cursor.
+    pub async fn disconnect(&mut self) {
+        self.live.close().await;
     }
 
     /// Reads one item. Returns `None` if the connection has ended.
@@ -283,6 +291,16 @@ pub async fn run(connection: &mut PgConnection, statements: &str) {
 }
 
 impl Deployment {
+    /// Starts a replica with [`ONLY_FEED`].
+    pub async fn feed_replica(&self) -> Server {
+        self.replica_with(&ONLY_FEED).await
+    }
+
+    /// Starts a replica with [`ONLY_FEED`] and additional settings.
+    pub async fn feed_replica_with(&self, settings: &[(&str, &str)]) -> Server {
+        self.replica_with(&[&ONLY_FEED[..], settings].concat()).await
+    }
+
     /// Returns all committed events.
     pub async fn committed(&self) -> BTreeSet<Key> {
         let mut all = BTreeSet::new();

@@ -72,3 +72,10 @@ pub async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>
         tokio::time::sleep((waited / 20).clamp(Duration::from_millis(20), Duration::from_millis(100))).await;
     }
 }
+
+/// Returns the second value if the environment variable `NOETL_LONG_TESTS` is set, as `make soak` does, else the first one.
+/// For tests that need many rows or rounds to find rare faults, and that keep the same promise with fewer.
+#[must_use]
+pub fn size<T>(short: T, long: T) -> T {
+    if std::env::var_os("NOETL_LONG_TESTS").is_some() { long } else { short }
+}

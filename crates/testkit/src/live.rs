@@ -149,6 +149,12 @@ impl Live {
         }
     }
 
+    /// Closes the socket. A server that stops does not wait for this client then.
+    pub async fn close(&mut self) {
+        // The server may have closed it before.
+        drop(self.socket.close(None).await);
+    }
+
     /// Sends a protocol message. Returns `None` if the socket has ended.
     pub async fn send(&mut self, message: Value) -> Option<()> {
         self.send_text(message.to_string()).await

@@ -66,6 +66,16 @@ impl Deployment {
         .await;
     }
 
+    /// Waits until the stream of shard 0 has at least `count` messages, those of other programs included. Does not read
+    /// them, as [`Self::until_published`] does.
+    pub async fn until_stored(&self, count: usize) {
+        let (_, stream) = self.broker().await;
+        eventually("the messages are stored", async || {
+            (stream.get_info().await.ok()?.state.messages >= count as u64).then_some(())
+        })
+        .await;
+    }
+
     /// Waits until the tailer has finished its batch.
     pub async fn until_batch_finished(&self) {
         eventually("the batch is finished", async || {

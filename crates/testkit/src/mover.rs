@@ -95,7 +95,12 @@ pub async fn owners(deployment: &Deployment, buckets: &BTreeSet<u16>) -> BTreeSe
 
 /// Starts executions on shard 0, each with one event and two outbox rows.
 pub async fn with_executions(deployment: &Deployment, server: &Server, count: usize) -> Vec<i64> {
-    let executions = deployment.ids_on(0, 1000, count);
+    with_executions_from(deployment, server, 1000, count).await
+}
+
+/// Starts executions as [`with_executions`] does, with the first ids from `from` on whose buckets shard 0 had at first.
+pub async fn with_executions_from(deployment: &Deployment, server: &Server, from: i64, count: usize) -> Vec<i64> {
+    let executions = deployment.ids_on(0, from, count);
     let started: Vec<Value> = executions.iter().map(|id| event_with(*id, 1, &json!({ "type": "call.done" }))).collect();
     let payload = server.project(&started).await;
     assert_eq!(payload["projected"], json!(count), "{payload}");

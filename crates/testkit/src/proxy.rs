@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
+
+use super::Deployment;
 
 /// Maximum number of bytes that are forwarded at a time.
 const CHUNK: usize = 16 << 10;
@@ -93,6 +96,20 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+impl Deployment {
+    /// Starts a proxy in front of a separate shard. It carries the connections of replicas that start later, but not
+    /// those of the test.
+    pub async fn shard_behind_proxy(&mut self, shard: usize) -> Proxy {
+        let port = self.shard_dsns[shard].parse::<PgConnectOptions>().unwrap().get_port();
+        let proxy = Proxy::start(port).await;
+        let (_, dsns) = self.env.iter().find(|(name, _)| name == "NOETL_SHARDS").unwrap();
+        let mut dsns: Vec<String> = dsns.split(',').map(str::to_owned).collect();
+        dsns[shard] = dsns[shard].replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+        self.configure_shards(&dsns);
+        proxy
     }
 }
 

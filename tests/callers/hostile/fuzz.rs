@@ -20,7 +20,7 @@ use super::corpus::{self, Sent};
 use super::process;
 
 /// Number of cases if `NOETL_FUZZ_SECONDS` is not set.
-const CASES: u64 = 600;
+const CASES: u64 = 300;
 /// The scalar whose values the server checks before the first resolver.
 const DATE_TIME: CheckedScalar = CheckedScalar {
     name: "DateTime",

@@ -3,10 +3,11 @@
 
 use futures::future::join_all;
 use nix::sys::signal::Signal;
-use noetl_local::{Postgres, PostgresOptions};
+use noetl_local::Postgres;
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::recorder::Addresses;
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres};
+use sqlx::postgres::PgConnectOptions;
 
 pub const SHARDS: usize = 2;
 
@@ -22,13 +23,15 @@ pub enum Fault {
 }
 
 pub struct FaultyDeployment {
-    pub deployment: Deployment,
     pub replicas: Vec<Replica>,
+    /// Dropped after the replicas, which have connections to its databases.
+    pub deployment: Deployment,
     pub addresses: Addresses,
-    postgres: Postgres,
+    /// The database server, if no other test uses it.
+    postgres: Option<Postgres>,
     postgres_is_up: bool,
     broker_is_up: bool,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 /// A replica with its own network connections to the broker and the shards.
@@ -42,11 +45,11 @@ pub struct Replica {
 }
 
 impl Replica {
-    async fn new(deployment: &Deployment, postgres: u16, index: usize) -> Self {
+    async fn new(deployment: &Deployment, index: usize) -> Self {
         let broker = Proxy::start(deployment.nats.port()).await;
         let mut shards = Vec::new();
-        for _ in 0..SHARDS {
-            shards.push(Proxy::start(postgres).await);
+        for dsn in &deployment.shard_dsns {
+            shards.push(Proxy::start(port(dsn)).await);
         }
         let batch = ["8", "500"][index % 2];
         Self { server: None, name: String::new(), batch, broker, shards }
@@ -57,15 +60,12 @@ impl Replica {
         if self.server.is_some() {
             return;
         }
-        let dsn = |(shard, proxy): (usize, &Proxy)| {
-            let database = deployment.shard_dsns[shard].rsplit('/').next().unwrap();
-            format!("postgres://noetl@127.0.0.1:{}/{database}", proxy.port)
-        };
-        let shards: Vec<_> = self.shards.iter().enumerate().map(dsn).collect();
+        let shards = deployment.shard_dsns.iter().zip(&self.shards);
+        let shards: Vec<String> = shards.map(|(dsn, proxy)| behind(proxy, dsn)).collect();
         let broker = format!("nats://127.0.0.1:{}", self.broker.port);
         let (shards, batch) = (shards.join(","), self.batch);
         let settings = [("NOETL_SHARDS", &*shards), ("NOETL_NATS_URL", &*broker), ("NOETL_EVENT_STREAM_BATCH", batch)];
-        let server = deployment.replica_with(&settings).await;
+        let server = deployment.feed_replica_with(&settings).await;
         self.name = server.name().await;
         self.server = Some(server);
     }
@@ -80,18 +80,36 @@ impl Replica {
     }
 }
 
+/// Returns the port of a database's server.
+fn port(dsn: &str) -> u16 {
+    dsn.parse::<PgConnectOptions>().unwrap().get_port()
+}
+
+/// Returns the address of a database behind a proxy.
+fn behind(proxy: &Proxy, dsn: &str) -> String {
+    dsn.replace(&format!(":{}/", port(dsn)), &format!(":{}/", proxy.port))
+}
+
 impl FaultyDeployment {
+    /// Starts a deployment on the shared database server, which can't be killed.
     pub async fn start(replicas: usize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut options = PostgresOptions::new(folder.path().join("postgres"));
-        options.settings = vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "32MB".into())];
-        let postgres = Postgres::start(options).await.unwrap();
+        Self::with(Deployment::start(SHARDS).await, None, replicas).await
+    }
+
+    /// Starts a deployment on a database server of its own.
+    pub async fn start_with_own_postgres(replicas: usize) -> Self {
+        let (folder, postgres) = own_postgres(&[NOT_DURABLE]).await;
         let deployment = Deployment::on(&postgres.dsn("postgres"), SHARDS).await;
-        let replicas = join_all((0..replicas).map(|index| Replica::new(&deployment, postgres.port(), index))).await;
+        Self::with(deployment, Some((folder, postgres)), replicas).await
+    }
+
+    async fn with(deployment: Deployment, own: Option<(tempfile::TempDir, Postgres)>, replicas: usize) -> Self {
+        let replicas = join_all((0..replicas).map(|index| Replica::new(&deployment, index))).await;
         let addresses = Addresses::default();
+        let (folder, postgres) = own.unzip();
         let (postgres_is_up, broker_is_up) = (true, true);
         let mut faulty =
-            Self { deployment, replicas, addresses, postgres, postgres_is_up, broker_is_up, _folder: folder };
+            Self { replicas, deployment, addresses, postgres, postgres_is_up, broker_is_up, _folder: folder };
         faulty.heal().await;
         faulty.deployment.feeds_begun().await;
         faulty
@@ -140,7 +158,7 @@ impl FaultyDeployment {
                 self.broker_is_up = false;
             }
             Fault::KillPostgres => {
-                self.postgres.kill_9().await;
+                self.postgres.as_mut().expect("the database server is the test's own").kill_9().await;
                 self.postgres_is_up = false;
             }
         }
@@ -149,8 +167,10 @@ impl FaultyDeployment {
 
     /// Restarts all stopped parts and ends all faults.
     pub async fn heal(&mut self) {
-        if !self.postgres_is_up {
-            self.postgres.restart().await.unwrap();
+        if let Some(postgres) = &mut self.postgres
+            && !self.postgres_is_up
+        {
+            postgres.restart().await.unwrap();
             self.postgres_is_up = true;
         }
         if !self.broker_is_up {

@@ -27,8 +27,7 @@ const BULK: i64 = 100;
 
 /// Runs writers and recorders while `failing` injects faults. Then checks that the recorders, the databases and the
 /// streams have the same events.
-async fn under_load(replicas: usize, failing: impl AsyncFnOnce(&mut FaultyDeployment)) {
-    let mut faulty = FaultyDeployment::start(replicas).await;
+async fn under_load(mut faulty: FaultyDeployment, failing: impl AsyncFnOnce(&mut FaultyDeployment)) {
     let mut recorders = Vec::new();
     for index in 0..RECORDERS {
         recorders.push(Recorder::open(&faulty.addresses, random::seeded(index)).await);
@@ -110,74 +109,44 @@ async fn one_by_one(faulty: &mut FaultyDeployment, faults: impl IntoIterator<Ite
 }
 
 #[tokio::test]
-async fn readers_get_every_event_once_while_leaders_are_killed_repeatedly() {
-    under_load(2, async |faulty| {
-        for round in 0..4 {
-            let killed = faulty.inject(Fault::KillLeader(round % SHARDS)).await;
-            faulty.until_leader_changed(round % SHARDS, &killed).await;
-            faulty.until_events_published().await;
-            faulty.heal().await;
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn readers_get_every_event_once_while_leaders_are_frozen_longer_than_their_lease() {
-    under_load(2, async |faulty| {
+async fn readers_get_every_event_once_while_leaders_are_killed_or_frozen_longer_than_their_lease() {
+    under_load(FaultyDeployment::start(2).await, async |faulty| {
         for shard in 0..SHARDS {
-            let frozen = faulty.inject(Fault::FreezeLeader(shard)).await;
-            faulty.until_leader_changed(shard, &frozen).await;
-            faulty.until_events_published().await;
-            faulty.heal().await;
+            for fault in [Fault::KillLeader(shard), Fault::FreezeLeader(shard)] {
+                let before = faulty.inject(fault).await;
+                faulty.until_leader_changed(shard, &before).await;
+                faulty.until_events_published().await;
+                faulty.heal().await;
+            }
         }
     })
     .await;
 }
 
-/// Returns a connection that breaks, one that stalls briefly, one that stalls longer than all timeouts, and a slow one.
-fn broken_networks() -> [(ForwardingMode, Duration); 4] {
-    let slow = ForwardingMode::Delayed(Duration::from_millis(60));
-    [
+/// The connection of a leader to the broker, and then the one of a leader to its shard, breaks, stalls briefly, stalls
+/// longer than all timeouts, and is slow.
+#[tokio::test]
+async fn readers_get_every_event_once_over_broken_stalled_or_slow_connections() {
+    let networks = [
         (ForwardingMode::Closed, Duration::from_secs(1)),
         (ForwardingMode::Stalled, Duration::from_millis(700)),
         (ForwardingMode::Stalled, Duration::from_secs(6)),
-        (slow, Duration::from_secs(4)),
-    ]
-}
-
-#[tokio::test]
-async fn readers_get_every_event_once_over_a_broken_stalled_or_slow_broker_connection() {
-    under_load(2, async |faulty| {
-        let faults = broken_networks().map(|(mode, lasting)| (Fault::Broker(0, mode), lasting));
-        one_by_one(faulty, faults).await;
+        (ForwardingMode::Delayed(Duration::from_millis(60)), Duration::from_secs(2)),
+    ];
+    under_load(FaultyDeployment::start(2).await, async |faulty| {
+        one_by_one(faulty, networks.map(|(mode, lasting)| (Fault::Broker(0, mode), lasting))).await;
+        one_by_one(faulty, networks.map(|(mode, lasting)| (Fault::Shard(1, mode), lasting))).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn readers_get_every_event_once_over_a_broken_stalled_or_slow_shard_connection() {
-    under_load(2, async |faulty| {
-        let faults = broken_networks().map(|(mode, lasting)| (Fault::Shard(1, mode), lasting));
-        one_by_one(faulty, faults).await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn readers_get_every_event_once_while_the_broker_is_killed_and_restarted() {
-    under_load(2, async |faulty| {
-        let down = [0, 300, 2500].map(|millis| (Fault::KillBroker, Duration::from_millis(millis)));
-        one_by_one(faulty, down).await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn readers_get_every_event_once_while_postgres_is_killed_and_restarted() {
-    under_load(2, async |faulty| {
-        let down = [0, 300, 2500].map(|millis| (Fault::KillPostgres, Duration::from_millis(millis)));
-        one_by_one(faulty, down).await;
+async fn readers_get_every_event_once_while_the_broker_or_postgres_is_killed_and_restarted() {
+    under_load(FaultyDeployment::start_with_own_postgres(2).await, async |faulty| {
+        for fault in [Fault::KillBroker, Fault::KillPostgres] {
+            let down = [0, 300, 2500].map(|millis| (fault, Duration::from_millis(millis)));
+            one_by_one(faulty, down).await;
+        }
     })
     .await;
 }
@@ -185,7 +154,7 @@ async fn readers_get_every_event_once_while_postgres_is_killed_and_restarted() {
 /// Injects one to three faults at a time, for a short time or for longer than the leases.
 #[tokio::test]
 async fn readers_get_every_event_once_through_random_faults() {
-    under_load(3, async |faulty| {
+    under_load(FaultyDeployment::start_with_own_postgres(3).await, async |faulty| {
         let (mut random, begun) = (random::seeded(RECORDERS), Instant::now());
         while begun.elapsed() < random::duration() {
             for _ in 0..=below(&mut random, 3) {

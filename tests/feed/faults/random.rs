@@ -9,7 +9,7 @@ use noetl_testkit::random::{self, Random, below, index, moment};
 use super::deployment::{Fault, SHARDS};
 
 /// Default number of seconds of random faults. `NOETL_TEST_FAULT_SECONDS` overrides it.
-const SECONDS: u64 = 12;
+const SECONDS: u64 = 8;
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use noetl_domain::outbox::{OutboxId, OutboxPolicy};
 use noetl_domain::tenant::Scope;
 use noetl_runtime::clock;
@@ -14,7 +15,7 @@ use noetl_storage::outbox::{self, Forward, OutboxFilter};
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::shard_map;
 use noetl_testkit::feed::run;
-use noetl_testkit::mover::{buckets, kill_at, moved, with_executions};
+use noetl_testkit::mover::{buckets, kill_at, moved, with_executions, with_executions_from};
 use noetl_testkit::outbox::{ids, reference};
 use noetl_testkit::{Deployment, QUIET};
 use noetl_use_cases::outbox::{ChangeRows, Claim, ClaimRef, ClaimRows, FailedDelivery, ReadOutbox, SettleClaims};
@@ -61,10 +62,11 @@ fn claim_ref(claim: &Value) -> ClaimRef {
     ClaimRef { id: text("id").parse().unwrap(), lease: text("lease").parse().unwrap() }
 }
 
-/// Returns the number of rows on both shards with this status, counting rows that moved once.
-async fn current(deployment: &Deployment, status: &str) -> i64 {
+/// Returns the number of an execution's rows on both shards with this status, counting rows that moved once.
+async fn current(deployment: &Deployment, execution: i64, status: &str) -> i64 {
     let query = format!(
-        "SELECT count(*) FROM noetl.outbox WHERE status = '{status}' AND NOT EXISTS (
+        "SELECT count(*) FROM noetl.outbox
+         WHERE execution_id = {execution} AND status = '{status}' AND NOT EXISTS (
              SELECT FROM noetl.bucket_fence
              WHERE bucket = noetl.bucket_of(execution_id) AND sealed AND outbox.status <> 'PUBLISHED')"
     );
@@ -72,12 +74,12 @@ async fn current(deployment: &Deployment, status: &str) -> i64 {
 }
 
 /// Moves the bucket of an execution with six rows while a process has the map of before the switch, and uses all rows
-/// by their old ids. The command is killed at a point after the switch, or completes the move.
-async fn used_by_old_ids(is_announced: bool, killed_at: Option<&str>) {
+/// by their old ids. The command is killed at a point after the switch, or completes the move. The execution is the
+/// first one from an id on.
+async fn used_by_old_ids(deployment: &Deployment, from: i64, is_announced: bool, killed_at: Option<&str>) {
     let case = format!("announced: {is_announced}, killed at {killed_at:?}");
-    let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&QUIET).await;
-    let executions = with_executions(&deployment, &server, 1).await;
+    let executions = with_executions_from(deployment, &server, from, 1).await;
     let more = "INSERT INTO noetl.outbox (execution_id, event_id, payload) SELECT execution_id, n, payload
                 FROM noetl.outbox, generate_series(3, 6) AS n WHERE event_id = 1";
     run(&mut deployment.shard(0).await, more).await;
@@ -90,13 +92,13 @@ async fn used_by_old_ids(is_announced: bool, killed_at: Option<&str>) {
     let held: Vec<ClaimRef> = claims.iter().map(claim_ref).collect();
 
     if is_announced {
-        kill_at(&deployment, &executions, "shards_move.announced").await;
+        kill_at(deployment, &executions, "shards_move.announced").await;
     }
-    let process = Process::start(&deployment).await;
+    let process = Process::start(deployment).await;
     let version = process.databases.map().version();
     match killed_at {
-        Some(point) => kill_at(&deployment, &executions, point).await,
-        None => drop(moved(&deployment, &buckets(&executions), 1, &[]).await),
+        Some(point) => kill_at(deployment, &executions, point).await,
+        None => drop(moved(deployment, &buckets(&executions), 1, &[]).await),
     }
     let outbox = &process.outbox;
     // The token of another claim stays invalid, and the token of the claim stays valid.
@@ -124,11 +126,12 @@ async fn used_by_old_ids(is_announced: bool, killed_at: Option<&str>) {
         let found = process.run(outbox.by_ids(&[claim.id], false, &ANY)).await;
         assert!(found.contains_key(&claim.id), "{case}: {claim:?}");
     }
-    let counts = ["PUBLISHED", "IN_FLIGHT", "FAILED", "PENDING"].map(async |status| current(&deployment, status).await);
-    assert_eq!(futures::future::join_all(counts).await, [1, 2, 2, 1], "{case}");
+    let counts = ["PUBLISHED", "IN_FLIGHT", "FAILED", "PENDING"];
+    let counts = counts.map(async |status| current(deployment, executions[0], status).await);
+    assert_eq!(join_all(counts).await, [1, 2, 2, 1], "{case}");
 
     // Only the released row can be claimed. The others are delivered or held.
-    moved(&deployment, &buckets(&executions), 1, &[]).await;
+    moved(deployment, &buckets(&executions), 1, &[]).await;
     let server = deployment.replica_with(&QUIET).await;
     assert_eq!(
         ids(&server.claim(json!({ "limit": 10 })).await),
@@ -138,24 +141,27 @@ async fn used_by_old_ids(is_announced: bool, killed_at: Option<&str>) {
     let rest: Vec<Value> = [&claims[1], &claims[4]].map(reference).to_vec();
     let settled = server.published(&rest).await;
     assert_eq!((&settled["published"], &settled["stale"]), (&json!(2), &json!([])), "{case}: {settled}");
-    let events = "SELECT event_id FROM noetl.outbox WHERE status = 'PUBLISHED'";
+    let events = "SELECT event_id FROM noetl.outbox WHERE status = 'PUBLISHED' AND execution_id = $1";
     let mut delivered = Vec::new();
     for shard in 0..2 {
-        let events = sqlx::query_scalar::<_, i64>(events).fetch_all(&mut deployment.shard(shard).await).await.unwrap();
-        delivered.extend(events);
+        let events = sqlx::query_scalar::<_, i64>(events).bind(executions[0]);
+        delivered.extend(events.fetch_all(&mut deployment.shard(shard).await).await.unwrap());
     }
     delivered.sort_unstable();
     assert_eq!(delivered, [1, 2, 5], "{case}");
+    // The next move of the deployment has no replica and no due row either.
+    assert!(server.stop().await.success());
+    deployment.on_shard(1, "DELETE FROM noetl.outbox").await;
 }
 
 #[tokio::test]
 async fn rows_are_settled_by_their_old_ids_with_the_map_of_before_the_switch() {
-    tokio::join!(
-        used_by_old_ids(true, Some("shards_move.opened")),
-        used_by_old_ids(true, None),
-        used_by_old_ids(false, Some("shards_move.opened")),
-        used_by_old_ids(false, None),
-    );
+    let cases = [true, false].map(async |is_announced| {
+        let deployment = Deployment::start(2).await;
+        Box::pin(used_by_old_ids(&deployment, 1000, is_announced, Some("shards_move.opened"))).await;
+        Box::pin(used_by_old_ids(&deployment, 2000, is_announced, None)).await;
+    });
+    join_all(cases).await;
 }
 
 /// Retries and reads a failed row by its old id with the map of before the switch.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::Traffic;
 use super::client::Client;
@@ -20,6 +19,7 @@ const PROJECT: &str = "mutation($events: [EventInput!]!) { done: projectEvents(i
     rejected { index userErrors { code message retryable } } userErrors { code message retryable } } }";
 const SETTLE: &str = "mutation($input: MarkOutboxPublishedInput!) { done: markOutboxPublished(input: $input) {
     published results { userErrors { code message } } userErrors { code message retryable } } }";
+const LEFT: &str = "{ done: outbox { stats { pending inFlight failed unavailableShards } } }";
 
 /// Reports of a worker in order; the events of a report are sent together.
 const REPORTS: [&[&str]; 4] = [
@@ -46,14 +46,13 @@ pub(super) async fn work(traffic: &Traffic, number: u64, mut client: Client<'_>)
     let claim = json!({ "input": {
         "select": { "all": true }, "limit": 16, "leaseSeconds": LEASE, "claimant": format!("worker-{number}"),
     } });
-    let mut busy = Instant::now();
-    // When no row was claimable for two leases after the last execution, no worker that vanished holds one.
-    while !traffic.all_finished() || busy.elapsed() < Duration::from_secs(2 * LEASE) {
-        if !traffic.all_finished() {
-            busy = Instant::now();
-            if client.once_in(50) {
-                client.send_and_vanish(CLAIM, &claim).await;
+    loop {
+        if traffic.all_finished() {
+            if all_settled(&mut client).await {
+                return;
             }
+        } else if client.once_in(50) {
+            client.send_and_vanish(CLAIM, &claim).await;
         }
         let payload = client.until_done(CLAIM, &claim).await;
         let claims = payload["claims"].as_array().unwrap();
@@ -61,7 +60,6 @@ pub(super) async fn work(traffic: &Traffic, number: u64, mut client: Client<'_>)
             sleep_in_scenario(IDLE).await;
             continue;
         }
-        busy = Instant::now();
         let clients = claims.iter().map(|_| client.branch()).collect::<Vec<_>>();
         let done = join_all(claims.iter().zip(clients).map(async |(claim, client)| {
             let number = |field: &str| claim[field].as_str().unwrap().parse().unwrap();
@@ -73,6 +71,12 @@ pub(super) async fn work(traffic: &Traffic, number: u64, mut client: Client<'_>)
             settle(&mut client, &done).await;
         }
     }
+}
+
+/// Returns whether all rows of all shards are settled. A worker that vanished holds its rows until the lease expires.
+async fn all_settled(client: &mut Client<'_>) -> bool {
+    let stats = client.until_done(LEFT, &Value::Null).await["stats"].take();
+    ["pending", "inFlight", "failed"].iter().all(|rows| stats[rows] == 0) && stats["unavailableShards"] == json!([])
 }
 
 /// Runs one execution after its first event. Returns whether it ended; else the worker vanished before.
