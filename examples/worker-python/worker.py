@@ -52,7 +52,6 @@ class Worker:
         lease = {"id": entry["entryId"], "lease": entry["lease"]}
         try:
             await self.run(entry["executionId"], lease)
-            await self.api.send("Delivered", input={"claims": [lease]})
         except Refused as refusal:
             # The lease was lost, or the execution can't continue. If the lease was lost, the next call is refused too.
             log.error("execution %s: %s", entry["executionId"], refusal)
@@ -62,7 +61,8 @@ class Worker:
                 log.warning("entry %s: %s", entry["entryId"], stale)
 
     async def run(self, execution: str, lease: dict[str, str]) -> None:
-        """Runs the steps that are not done yet, in the order of the document, and then completes the execution."""
+        """Runs the steps that are not done yet, in the order of the document, completes the execution, and settles the
+        entry."""
         state = await self.api.send("Run", id=execution)
         workflow = (state.get("catalogEntry") or {}).get("workflow") or {"steps": []}
         for name in [step["name"] for step in workflow["steps"]]:
@@ -70,7 +70,7 @@ class Worker:
             await self.api.send("Renew", input={"claims": [lease], "leaseSeconds": self.options.lease_seconds})
             state = await self.api.send("Run", id=execution)
             if state["status"] in ENDED:
-                return
+                break
             steps = {step["name"]: step["status"] for step in state["steps"]["nodes"]}
             if steps.get(name) in ("COMPLETED", "SKIPPED"):
                 continue
@@ -78,12 +78,15 @@ class Worker:
             data = await self.step(name, state["workload"])
             await self.report(
                 execution,
+                lease,
                 {"type": "step.enter", "nodeName": name, "status": "ENTERED"},
                 {"type": "call.done", "nodeName": name, "status": "COMPLETED", "meta": meta, "result": {"data": data}},
                 {"type": "command.completed", "nodeName": name, "status": "success", "meta": meta},
             )
-        if state["status"] not in ENDED:
-            await self.report(execution, {"type": "playbook.completed", "status": "COMPLETED"})
+        if state["status"] in ENDED:
+            await self.api.send("Delivered", input={"claims": [lease]})
+        else:
+            await self.report(execution, lease, {"type": "playbook.completed", "status": "COMPLETED"}, settle=True)
             log.info("execution %s is completed", execution)
 
     async def step(self, name: str, workload: Any) -> dict[str, Any]:
@@ -91,12 +94,14 @@ class Worker:
         await asyncio.sleep(self.options.step_seconds)
         return {"step": name, "fields": len(workload or {})}
 
-    async def report(self, execution: str, *events: dict[str, Any]) -> None:
-        """Stores events of an execution. A repeat has the same ids, so no event is stored twice."""
+    async def report(
+        self, execution: str, lease: dict[str, str], *events: dict[str, Any], settle: bool = False
+    ) -> None:
+        """Stores events of an execution, unless another worker has claimed its entry. A repeat has the same ids, so no
+        event is stored twice."""
         ids = (await self.api.send("ReserveIds", count=len(events)))["eventIds"]
-        await self.api.send(
-            "Project", events=[{"eventId": id, "executionId": execution, **event} for id, event in zip(ids, events)]
-        )
+        named = [{"eventId": id, "executionId": execution, **event} for id, event in zip(ids, events)]
+        await self.api.send("Project", events=named, claim=lease, settle=settle)
 
     async def follow(self, journal: Journal) -> None:
         """Writes every event to the journal. Continues after the last stored one when the connection returns."""

@@ -228,37 +228,3 @@ async fn steps_of_an_execution_are_read_page_by_page() {
     let error = &refused["errors"][0]["extensions"];
     assert_eq!(error, &json!({ "code": "INVALID_INPUT", "field": ["after"] }), "{refused}");
 }
-
-/// A row of the list is stored half a second after an event, or later.
-#[tokio::test]
-async fn status_and_state_of_an_execution_are_of_one_version() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY, ("NOETL_PROJECTOR", "false")]).await;
-    let id = server.start_execution().await;
-    let mut shard = deployment.shard(0).await;
-    let stored = json!({ "status": "PENDING" });
-    let rows = "query($id: ID!) { executions { nodes { status } } execution(id: $id) { status } }";
-    let states = "query($id: ID!) {
-        executions { nodes { ...state } }
-        execution(id: $id) { ...state }
-        node(id: $id) { ... on Execution { ...state } }
-    } fragment state on Execution { status statusText endedAt steps { nodes { status } } }";
-    let show = async |query: &str| server.data(query, json!({ "id": id.to_string() })).await;
-    for (offset, event_type, status, step) in [
-        (5, "step.enter", "RUNNING", "ENTERED"),
-        (6, "command.issued", "RUNNING", "COMMAND_ISSUED"),
-        (7, "playbook.completed", "COMPLETED", "COMMAND_ISSUED"),
-    ] {
-        insert_step_event(&mut shard, id, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
-        if status == "RUNNING" {
-            let shown = show(rows).await;
-            assert_eq!((&shown["executions"]["nodes"][0], &shown["execution"]), (&stored, &stored));
-        }
-        let shown = show(states).await;
-        for execution in [&shown["executions"]["nodes"][0], &shown["execution"], &shown["node"]] {
-            assert_eq!((&execution["status"], &execution["statusText"]), (&json!(status), &json!(status)), "{shown}");
-            assert_eq!(execution["endedAt"].is_string(), status == "COMPLETED");
-            assert_eq!(execution["steps"]["nodes"], json!([{ "status": step }]));
-        }
-    }
-}

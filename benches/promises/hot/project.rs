@@ -153,6 +153,7 @@ fn new_event((execution, event): &(i64, i64)) -> NewEvent {
         tenant_id: None,
         organization_id: None,
         others: None,
+        claim: None,
     }
 }
 

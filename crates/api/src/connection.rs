@@ -87,6 +87,7 @@ macro_rules! connection {
         pub struct $connection {
             items: Vec<$node>,
             cursor: Box<dyn Fn(&$node) -> String + Send + Sync>,
+            bounds: Option<(String, String)>,
             has_next_page: bool,
             has_previous_page: bool,
             unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
@@ -110,11 +111,13 @@ macro_rules! connection {
 
             /// Position of the page in the list.
             async fn page_info(&self) -> $crate::connection::PageInfo {
+                let of_items = || Some((self.items.first().map(&self.cursor)?, self.items.last().map(&self.cursor)?));
+                let (start_cursor, end_cursor) = self.bounds.clone().or_else(of_items).unzip();
                 $crate::connection::PageInfo {
                     has_next_page: self.has_next_page,
                     has_previous_page: self.has_previous_page,
-                    start_cursor: self.items.first().map(&self.cursor),
-                    end_cursor: self.items.last().map(&self.cursor),
+                    start_cursor,
+                    end_cursor,
                 }
             }
 
@@ -150,12 +153,19 @@ macro_rules! connection {
                 Self {
                     items: page.items.into_iter().map(node).collect(),
                     cursor: Box::new(cursor),
+                    bounds: None,
                     has_next_page: page.has_next,
                     has_previous_page: page.has_previous,
                     unavailable_shards,
                     $($extra: <$extra_type>::default(),)?
                     list,
                 }
+            }
+
+            /// Returns the connection of a page whose first and last items have these cursors, also if they were left out.
+            #[must_use]
+            pub fn between(self, bounds: Option<(String, String)>) -> Self {
+                Self { bounds, ..self }
             }
 
             $(

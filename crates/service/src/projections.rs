@@ -83,12 +83,23 @@ impl ReadProjections for Projections {
         results.into_iter().map(|(_, result)| result).collect()
     }
 
+    #[tracing::instrument(level = "debug", name = "projections.outdated", skip_all, fields(count = rows.len()))]
+    async fn outdated(&self, rows: &[ExecutionRow]) -> (BTreeSet<Id>, ReadFailures) {
+        let query = |shard, ids: Vec<i64>| {
+            let of_shard = rows.iter().filter(|row| ids.contains(&row.execution_id)).collect::<Vec<_>>();
+            async move { snapshots::outdated(shard, &of_shard).await }
+        };
+        let ids = rows.iter().map(|row| Id::new(row.execution_id));
+        let (found, failed) = rows_by_ids(&self.databases, ids, query).await;
+        (found.into_iter().map(Id::new).collect(), failed)
+    }
+
     #[tracing::instrument(
         level = "debug", name = "projections.ends", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    async fn ends(&self, ids: &[Id], reasons: bool, scope: &Scope) -> (HashMap<Id, End>, ReadFailures) {
-        let query = |shard, ids: Vec<i64>| async move { events::ends(shard, scope, &ids, reasons).await };
+    async fn ends(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, End>, ReadFailures) {
+        let query = |shard, ids: Vec<i64>| async move { events::ends(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.iter().map(|event| (event.execution_id, End::of(event))).collect(), failed)
     }

@@ -434,39 +434,31 @@ pub async fn workloads(shard: &Database, scope: &Scope, executions: &[i64]) -> R
     Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.workload?))).collect())
 }
 
-/// Returns the latest ending event in the scope of each of these logs, in no order. A log without one is left out. With
-/// `reasons`, the events include the error and the JSON fields that contain the reason; without, no error and no JSON.
+/// Returns the latest ending event in the scope of each of these logs, in no order. A log without one is left out. The
+/// events include the error and the JSON fields that contain the reason.
 #[tracing::instrument(
     level = "debug", name = "sql.events.ends", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
 )]
-pub async fn ends(
-    shard: &Database,
-    scope: &Scope,
-    executions: &[i64],
-    reasons: bool,
-) -> Result<Vec<Event>, StorageError> {
+pub async fn ends(shard: &Database, scope: &Scope, executions: &[i64]) -> Result<Vec<Event>, StorageError> {
     let span = IdSpan::of(executions);
     let rows = sqlx::query!(
         r#"SELECT DISTINCT ON (execution_id) execution_id, event_id, catalog_id,
                   greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
-                  event_type AS "event_type!", CASE WHEN $2 THEN error END AS error,
-                  CASE WHEN $2 THEN
-                      jsonb_build_object('reason', context -> 'reason', 'error', context -> 'error')::text
-                  END AS "context: Text",
-                  CASE WHEN $2 THEN (CASE WHEN result ? 'error' THEN jsonb_build_object('error', result -> 'error') ELSE '{}' END
+                  event_type AS "event_type!", error,
+                  jsonb_build_object('reason', context -> 'reason', 'error', context -> 'error')::text AS "context: Text",
+                  (CASE WHEN result ? 'error' THEN jsonb_build_object('error', result -> 'error') ELSE '{}' END
                    || jsonb_build_object('context', jsonb_build_object(
                           'reason', result -> 'context' -> 'reason', 'error', result -> 'context' -> 'error')))::text
-                  END AS "result: Text",
-                  CASE WHEN $2 THEN jsonb_build_object('error', meta -> 'error')::text END AS "meta: Text"
+                      AS "result: Text",
+                  jsonb_build_object('error', meta -> 'error')::text AS "meta: Text"
            FROM noetl.event
-           WHERE execution_id = ANY($1) AND execution_id >= $4 AND execution_id <= $5
-             AND ($3::text IS NULL OR tenant_id = $3) AND event_type IN (
+           WHERE execution_id = ANY($1) AND execution_id >= $3 AND execution_id <= $4
+             AND ($2::text IS NULL OR tenant_id = $2) AND event_type IN (
                'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
                'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
            ORDER BY execution_id, event_id DESC"#,
         executions,
-        reasons,
         scope.tenant(),
         span.first,
         span.last,

@@ -9,7 +9,6 @@ use sqlx::{Executor, Postgres};
 
 use super::durability;
 use super::error::StorageError;
-use super::id_span::IdSpan;
 use super::ingest::{BEGINS_AFTER, LOCKED_LOGS};
 use super::log::{self, LockedLog};
 use super::pools::Database;
@@ -19,8 +18,6 @@ use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::tenant::Scope;
-use noetl_domain::workflow::End;
-use plain_json::Text;
 
 /// Row of the read model for lists.
 #[derive(Debug, Clone)]
@@ -52,6 +49,14 @@ impl ExecutionRow {
     #[must_use]
     pub fn position(&self) -> ListPosition {
         ListPosition::new(self.start_time, self.execution_id)
+    }
+
+    /// Returns the row with the status and the end time of a state.
+    #[must_use]
+    pub fn in_state(self, projected: &Projected) -> Self {
+        let state = &projected.projection.state;
+        let (status, end_time) = (state.status().as_str().to_owned(), state.end().map(|end| end.at));
+        Self { status, end_time, ..self }
     }
 
     /// Returns the row of an execution that was created.
@@ -290,117 +295,6 @@ pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
         scope.tenant(),
     );
     shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await
-}
-
-/// An execution with the end that its row does not show yet.
-#[derive(Debug, Clone)]
-pub struct CurrentRow {
-    /// The row.
-    pub row: ExecutionRow,
-    /// The end according to the log, without its reason; `None` if the row shows the end, or the execution has not ended.
-    pub end: Option<End>,
-}
-
-impl CurrentRow {
-    /// Returns the current status.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        self.end.as_ref().map_or_else(|| Status::from_stored(&self.row.status), End::status)
-    }
-}
-
-/// Returns the executions in the scope with these ids, in no order, with the ends that the rows do not show yet.
-#[tracing::instrument(
-    level = "debug", name = "sql.executions.current", skip_all,
-    fields(database = %shard.name(), count = ids.len(), first = ids.first())
-)]
-pub async fn current(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<CurrentRow>, StorageError> {
-    let span = IdSpan::of(ids);
-    let rows = sqlx::query!(
-        r#"SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
-                  CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
-                  CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time,
-                  coalesce(ending.event_type) AS end_type, coalesce(ending.at) AS ended_at
-           FROM noetl.execution
-           LEFT JOIN LATERAL (
-               SELECT event_type, greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS at
-               FROM noetl.event
-               WHERE event.execution_id = execution.execution_id AND upper(execution.status) <> ALL($3)
-                 AND event.execution_id >= $4 AND event.execution_id <= $5
-                 AND ($2::text IS NULL OR event.tenant_id = $2) AND event_type IN (
-                   'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
-                   'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
-               ORDER BY event_id DESC LIMIT 1
-           ) AS ending ON true
-           WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)"#,
-        ids,
-        scope.tenant(),
-        &stored_names(&[Status::Completed, Status::Failed, Status::Cancelled]),
-        span.first,
-        span.last,
-    );
-    let rows = shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await?;
-    let current = rows.into_iter().map(|row| CurrentRow {
-        end: row.end_type.zip(row.ended_at).map(|(event_type, at)| End { at, event_type, error: None }),
-        row: ExecutionRow {
-            execution_id: row.execution_id,
-            catalog_id: row.catalog_id,
-            parent_execution_id: row.parent_execution_id,
-            status: row.status,
-            path: row.path,
-            start_time: row.start_time,
-            end_time: row.end_time,
-            last_event_id: row.last_event_id,
-            tenant_id: row.tenant_id,
-            organization_id: row.organization_id,
-        },
-    });
-    Ok(current.collect())
-}
-
-/// Reason that an execution failed or was cancelled.
-#[derive(Debug)]
-pub struct Reason {
-    /// The execution.
-    pub execution_id: i64,
-    /// The reason; `None` if there is none.
-    pub error: Option<String>,
-}
-
-/// Returns the reason of each of these executions in the scope that is in the list, in no order.
-pub async fn errors(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<Reason>, StorageError> {
-    let rows = sqlx::query_as!(
-        Reason,
-        "SELECT execution_id, error FROM noetl.execution
-         WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)",
-        ids,
-        scope.tenant(),
-    );
-    shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await
-}
-
-/// Returns the result of the latest ending event in the scope of each of these executions, in no order. A log without an
-/// ending event, or whose event has no result, is left out.
-#[tracing::instrument(
-    level = "debug", name = "sql.executions.results", skip_all,
-    fields(database = %shard.name(), count = ids.len(), first = ids.first())
-)]
-pub async fn results(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<(i64, Text)>, StorageError> {
-    let span = IdSpan::of(ids);
-    let rows = sqlx::query!(
-        r#"SELECT DISTINCT ON (execution_id) execution_id, result::text AS "result: Text" FROM noetl.event
-           WHERE execution_id = ANY($1) AND execution_id >= $3 AND execution_id <= $4
-             AND ($2::text IS NULL OR tenant_id = $2) AND event_type IN (
-               'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
-               'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
-           ORDER BY execution_id, event_id DESC"#,
-        ids,
-        scope.tenant(),
-        span.first,
-        span.last,
-    );
-    let rows = shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await?;
-    Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.result?))).collect())
 }
 
 /// Number of executions of a parent that have not ended.

@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, Executor, Postgres};
 use super::error::StorageError;
 use super::lock_wait::LockWait;
 use super::log;
+use super::outbox::Ref;
 use super::pools::Database;
 use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
 use noetl_domain::tenant::Scope;
@@ -59,6 +60,8 @@ pub struct NewEvent {
     pub organization_id: Option<String>,
     /// JSON object with the values of [`OtherColumns`].
     pub others: Option<RawJson>,
+    /// Claim without which the event must not be inserted: that of an outbox row of its execution.
+    pub claim: Option<Ref>,
 }
 
 impl NewEvent {
@@ -159,6 +162,10 @@ pub enum NotAllowed {
     LogOfOtherTenant,
     /// There is no such log, and the writer may not begin it.
     NoLog,
+    /// The row of the event's claim was released, or another claim has taken it.
+    StaleLease,
+    /// The row of the event's claim belongs to another execution.
+    OtherExecution,
 }
 
 /// Logs to which a statement writes.
@@ -175,6 +182,9 @@ pub enum Logs {
 ///
 /// Rows are inserted in the order of (execution id, event id), so concurrent statements with common ids don't deadlock.
 /// The statement waits up to `lock_wait` for another transaction that inserts an event with one of the ids.
+///
+/// The rows of claims are locked until the transaction ends. So no other claim takes such a row between the check and the
+/// commit, and no event of the holder before is committed after it.
 #[tracing::instrument(
     level = "debug", name = "sql.ingest.insert", skip_all,
     fields(database = %shard.name(), count = events.len())
@@ -215,6 +225,7 @@ pub async fn insert<E: Borrow<NewEvent> + Sync>(
     shard.run(work).await
 }
 
+#[expect(clippy::too_many_lines, reason = "one statement, and its columns")]
 async fn insert_rows<E: Borrow<NewEvent>>(
     executor: impl Executor<'_, Database = Postgres>,
     writer: &Writer,
@@ -227,8 +238,19 @@ async fn insert_rows<E: Borrow<NewEvent>>(
         r#"WITH patience AS MATERIALIZED (
              SELECT set_config('lock_timeout', $21, true)
          ), event AS MATERIALIZED (
-             SELECT * FROM unnest($1::bigint[], $2::bigint[], $18::text[], $19::text[]) WITH ORDINALITY
-                 AS t (execution_id, event_id, tenant_id, organization_id, position)
+             SELECT * FROM unnest($1::bigint[], $2::bigint[], $18::text[], $19::text[], $25::bigint[], $26::bigint[]) WITH ORDINALITY
+                 AS t (execution_id, event_id, tenant_id, organization_id, claimed, token, position)
+         ), held AS MATERIALIZED (
+             -- A row that was settled under the claim is not taken by another one.
+             SELECT claim.claimed, claim.token, row.execution_id AS of_execution
+             FROM (SELECT DISTINCT claimed, token FROM patience CROSS JOIN event WHERE claimed IS NOT NULL
+                   ORDER BY claimed, token) AS claim
+             CROSS JOIN LATERAL (
+                 SELECT execution_id FROM noetl.outbox
+                 WHERE outbox_id = claim.claimed AND lease_token = claim.token AND status IN ('IN_FLIGHT', 'PUBLISHED')
+                   AND ($20::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $20)
+                 FOR SHARE
+             ) AS row
          ), owner AS MATERIALIZED (
              -- A row with the default tenant may have been written before rows had one, or by another server.
              SELECT log.execution_id, listed.catalog_id AS listed_catalog, listed.parent_execution_id AS listed_parent,
@@ -244,11 +266,14 @@ async fn insert_rows<E: Borrow<NewEvent>>(
              SELECT position, execution_id, event_id, listed_catalog, listed_parent, tenant,
                     coalesce(organization_id, CASE WHEN owner_tenant = tenant THEN owner_organization END, 'default')
                         AS organization,
-                    CASE WHEN tenant <> $20 THEN 'named' WHEN owner_tenant <> $20 THEN 'owned'
+                    CASE WHEN event.claimed IS NOT NULL AND held.claimed IS NULL THEN 'stale'
+                         WHEN event.claimed IS NOT NULL AND held.of_execution IS DISTINCT FROM execution_id THEN 'other'
+                         WHEN tenant <> $20 THEN 'named' WHEN owner_tenant <> $20 THEN 'owned'
                          WHEN owner_tenant IS NOT NULL THEN NULL
                          WHEN $22 AND ($23 OR execution_id >> 22 < (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $24)
                          THEN NULL ELSE 'no log' END AS foreign_as
              FROM event JOIN owner USING (execution_id)
+             LEFT JOIN held ON held.claimed = event.claimed AND held.token = event.token
              CROSS JOIN LATERAL (
                  SELECT coalesce(event.tenant_id, $20::text, owner.owner_tenant, 'default') AS tenant
              ) AS chosen
@@ -281,7 +306,9 @@ async fn insert_rows<E: Borrow<NewEvent>>(
          SELECT (SELECT coalesce(array_agg(position), '{}') FROM landed) AS "inserted!",
                 (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'named') AS "named!",
                 (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'owned') AS "owned!",
-                (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'no log') AS "no_log!""#,
+                (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'no log') AS "no_log!",
+                (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'stale') AS "stale!",
+                (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'other') AS "other!""#,
         &column(events, |one| one.execution_id.get()),
         &column(events, |one| one.event_id.get()),
         &ids(|one| one.catalog_id) as &[Option<i64>],
@@ -307,12 +334,15 @@ async fn insert_rows<E: Borrow<NewEvent>>(
         writer.imports,
         // Milliseconds from the Unix epoch to the start of ids, and until a log may be begun.
         (EPOCH_UNIX_MS + u64::try_from(BEGINS_AFTER.as_millis()).unwrap_or(u64::MAX)).cast_signed(),
+        &column(events, |one| one.claim.map(|claim| claim.outbox_id)) as &[Option<i64>],
+        &column(events, |one| one.claim.map(|claim| claim.lease_token)) as &[Option<i64>],
     );
     let row = statement.fetch_one(executor).await?;
     let refused = |positions: Vec<i64>, why| positions.into_iter().map(move |position| Refused { position, why });
     let of_tenants =
         refused(row.named, NotAllowed::NamesOtherTenant).chain(refused(row.owned, NotAllowed::LogOfOtherTenant));
-    let refused = of_tenants.chain(refused(row.no_log, NotAllowed::NoLog)).collect();
+    let of_claims = refused(row.stale, NotAllowed::StaleLease).chain(refused(row.other, NotAllowed::OtherExecution));
+    let refused = of_tenants.chain(refused(row.no_log, NotAllowed::NoLog)).chain(of_claims).collect();
     Ok(Inserted { positions: row.inserted, refused })
 }
 

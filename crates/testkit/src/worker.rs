@@ -4,14 +4,23 @@ use serde_json::{Value, json};
 
 use super::Server;
 
-const PROJECT: &str = "mutation($events: [EventInput!]!) { projectEvents(input: {events: $events}) {
-    projected duplicates rejected { index eventId userErrors { code field message retryable } }
+const PROJECT: &str = "mutation($input: ProjectEventsInput!) { projectEvents(input: $input) {
+    projected duplicates settled rejected { index eventId userErrors { code field message retryable } }
     userErrors { code field message retryable } } }";
 
 impl Server {
     /// Sends events and returns the payload. Each rejected event also has the fields of its user error.
     pub async fn project(&self, events: &[Value]) -> Value {
-        with_errors_of_items(self.data(PROJECT, json!({ "events": events })).await["projectEvents"].take())
+        self.project_input(json!({ "events": events })).await
+    }
+
+    /// Sends events under a claim as [`Self::project`] does. With `settle`, the entry of the claim is settled too.
+    pub async fn project_under(&self, claim: &Value, events: &[Value], settle: bool) -> Value {
+        self.project_input(json!({ "events": events, "claim": claim, "settle": settle })).await
+    }
+
+    async fn project_input(&self, input: Value) -> Value {
+        with_errors_of_items(self.data(PROJECT, json!({ "input": input })).await["projectEvents"].take())
     }
 }
 

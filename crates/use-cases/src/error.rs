@@ -228,6 +228,12 @@ impl ServiceError {
         matches!(self, Self::Rejected(_))
     }
 
+    /// Returns the code of a rejection.
+    #[must_use]
+    pub fn rejected_with(&self) -> Option<RejectionCode> {
+        if let Self::Rejected(rejection) = self { Some(rejection.code) } else { None }
+    }
+
     /// Returns the limit that the operation exceeded, if that is the cause.
     #[must_use]
     pub fn exceeded(&self) -> Option<Exceeded> {

@@ -12,6 +12,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
 use noetl_domain::tenant::Scope;
 use noetl_domain::workflow::End;
+use noetl_storage::executions::ExecutionRow;
 use noetl_storage::snapshots::{LoopOfState, Projected};
 
 /// Maximum number of ids in one request to advance.
@@ -44,9 +45,13 @@ pub trait ReadProjections: Debug + Send + Sync {
     /// whose shard can't be read has the error of the shard.
     async fn loop_results(&self, loops: &[LoopOfState<'_>]) -> Vec<Result<Option<Value>, ServiceError>>;
 
-    /// Returns the ends of the executions in the scope that ended, and the errors of those that could not be read.
-    /// Reads the reasons only if `reasons` is set.
-    async fn ends(&self, ids: &[Id], reasons: bool, scope: &Scope) -> (HashMap<Id, End>, ReadFailures);
+    /// Returns which of these rows of the list lack events of their logs, and the errors of those for which it could not
+    /// be found out.
+    async fn outdated(&self, rows: &[ExecutionRow]) -> (BTreeSet<Id>, ReadFailures);
+
+    /// Returns the ends of the executions in the scope whose logs have an ending event, and the errors of those that could
+    /// not be read.
+    async fn ends(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, End>, ReadFailures);
 }
 
 /// Storing states of executions.

@@ -99,15 +99,16 @@ impl Worker {
             };
             let completed = project::EventInput { meta, ..event("command.completed", "success") };
             let events = [entered, done, completed];
-            self.report(execution, events.map(|event| project::EventInput { node_name: name.clone(), ..event }))
-                .await?;
+            let events = events.map(|event| project::EventInput { node_name: name.clone(), ..event });
+            self.report(execution, entry, events, false).await?;
         }
-        if !has_ended(&state) {
-            self.report(execution, [event("playbook.completed", "COMPLETED")]).await?;
+        if has_ended(&state) {
+            let input = delivered::MarkOutboxPublishedInput { claims: vec![delivered::OutboxClaimRef { id, lease }] };
+            self.api.send::<Delivered>(delivered::Variables { input }).await?;
+        } else {
+            self.report(execution, entry, [event("playbook.completed", "COMPLETED")], true).await?;
             eprintln!("execution {execution} is completed");
         }
-        let input = delivered::MarkOutboxPublishedInput { claims: vec![delivered::OutboxClaimRef { id, lease }] };
-        self.api.send::<Delivered>(delivered::Variables { input }).await?;
         Ok(())
     }
 
@@ -122,8 +123,15 @@ impl Worker {
         json!({ "step": name, "fields": workload.and_then(Value::as_object).map_or(0, serde_json::Map::len) })
     }
 
-    /// Stores events of an execution. A repeat has the same ids, so no event is stored twice.
-    async fn report<const N: usize>(&self, execution: &str, events: [project::EventInput; N]) -> Result<(), ApiError> {
+    /// Stores events of an execution, unless another worker has claimed its entry. A repeat has the same ids, so no event
+    /// is stored twice. With `settle`, the entry is settled too.
+    async fn report<const N: usize>(
+        &self,
+        execution: &str,
+        entry: &claim::ClaimClaimOutboxClaims,
+        events: [project::EventInput; N],
+        settle: bool,
+    ) -> Result<(), ApiError> {
         let variables = reserve_ids::Variables { count: i64::try_from(N).unwrap_or(i64::MAX) };
         let reserved = self.api.send::<ReserveIds>(variables).await?.reserve_event_ids;
         let ids = reserved.map(|payload| payload.event_ids).unwrap_or_default();
@@ -132,7 +140,8 @@ impl Worker {
             execution_id: Some(execution.to_owned()),
             ..event
         });
-        self.api.send::<Project>(project::Variables { events: named.collect() }).await?;
+        let claim = project::OutboxClaimRef { id: entry.entry_id.clone(), lease: entry.lease.clone() };
+        self.api.send::<Project>(project::Variables { events: named.collect(), claim, settle }).await?;
         Ok(())
     }
 

@@ -64,7 +64,6 @@ export class Worker {
     try {
       if (executionId === null || executionId === undefined) throw new Refused("the entry has no execution");
       await this.#run(executionId, held);
-      await this.#api.send(DeliveredDocument, "markOutboxPublished", { input: { claims: [held] } });
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       // The lease was lost, or the execution can't continue. If the lease was lost, the next call is refused too.
@@ -74,7 +73,7 @@ export class Worker {
     }
   }
 
-  /** Runs the steps that are not done yet, in the order of the document, and then completes the execution. */
+  /** Runs the steps that are not done yet, in the order of the document, completes the execution, and settles the entry. */
   async #run(execution: string, held: OutboxClaimRef): Promise<void> {
     let state = await this.#state(execution);
     for (const { name } of state.catalogEntry?.workflow?.steps ?? []) {
@@ -82,19 +81,22 @@ export class Worker {
       const input = { claims: [held], leaseSeconds: this.#options.leaseSeconds };
       await this.#api.send(RenewDocument, "renewOutboxLeases", { input });
       state = await this.#state(execution);
-      if (ENDED.has(state.status)) return;
+      if (ENDED.has(state.status)) break;
       const status = state.steps?.nodes.find((step) => step.name === name)?.status;
       if (status === "COMPLETED" || status === "SKIPPED") continue;
       const meta = { command_id: `${name}:1`, attempt: 1 };
       const data = await this.#step(name, state.workload);
-      await this.#report(execution, [
+      await this.#report(execution, held, [
         { type: "step.enter", nodeName: name, status: "ENTERED" },
         { type: "call.done", nodeName: name, status: "COMPLETED", meta, result: { data } },
         { type: "command.completed", nodeName: name, status: "success", meta },
       ]);
     }
-    if (ENDED.has(state.status)) return;
-    await this.#report(execution, [{ type: "playbook.completed", status: "COMPLETED" }]);
+    if (ENDED.has(state.status)) {
+      await this.#api.send(DeliveredDocument, "markOutboxPublished", { input: { claims: [held] } });
+      return;
+    }
+    await this.#report(execution, held, [{ type: "playbook.completed", status: "COMPLETED" }], true);
     console.error(`execution ${execution} is completed`);
   }
 
@@ -108,11 +110,14 @@ export class Worker {
     return { step: name, fields: Object.keys(workload ?? {}).length };
   }
 
-  /** Stores events of an execution. A repeat has the same ids, so no event is stored twice. */
-  async #report(executionId: string, events: EventInput[]): Promise<void> {
+  /**
+   * Stores events of an execution, unless another worker has claimed its entry. A repeat has the same ids, so no event is
+   * stored twice.
+   */
+  async #report(executionId: string, claim: OutboxClaimRef, events: EventInput[], settle = false): Promise<void> {
     const { eventIds } = await this.#api.send(ReserveIdsDocument, "reserveEventIds", { count: events.length });
     const named = events.map((event, index) => ({ ...event, executionId, eventId: eventIds[index] }));
-    await this.#api.send(ProjectDocument, "projectEvents", { events: named });
+    await this.#api.send(ProjectDocument, "projectEvents", { events: named, claim, settle });
   }
 
   /** Writes every event to the journal. Continues after the last stored one when the connection returns. */

@@ -1,17 +1,16 @@
 //! Mutations that store events of workers.
 
-use async_graphql::{Context, Object, Result};
+use async_graphql::{Context, Guard, Object, Result};
 
 use super::project_events::{
     BatchOutcome, ProjectEventDocumentsInput, ProjectEventDocumentsPayload, ProjectEvents, ProjectEventsPayload,
     executions, given_ids,
 };
 use super::reserve_event_ids::{ReserveEventIdsInput, ReserveEventIdsPayload};
-use crate::access::{PROJECT, caller};
+use crate::access::{OUTBOX, PROJECT, caller};
 use crate::audit::audited;
 use crate::context::Services;
 use crate::moved_input::Moved;
-use noetl_use_cases::ingest::Draft;
 
 /// Mutations that store events of workers.
 #[derive(Debug, Default)]
@@ -22,14 +21,15 @@ impl EventMutation {
     /// Stores events of workers. The mutation is idempotent: events that are already stored with the same content are
     /// skipped and counted. An event whose id is stored with other content is refused with `EVENT_ID_CONFLICT`.
     /// An event of an execution that does not exist is refused with `NOT_FOUND`, until a minute after the time of the
-    /// execution's id. Only callers with the capability `IMPORT` can send it at once.
+    /// execution's id. Only callers with the capability `IMPORT` can send it at once. A worker names the claim of its
+    /// outbox entry, so that it changes nothing any more once another worker has claimed the entry.
     #[graphql(guard = "PROJECT")]
     async fn project_events(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Batch of events.")] input: Moved<ProjectEvents>,
     ) -> Result<Option<ProjectEventsPayload>> {
-        Ok(Some(project(ctx, input.0.drafts).await?.into()))
+        Ok(Some(project(ctx, input.0).await?.into()))
     }
 
     /// Stores events of workers that are given as JSON documents. The same as `projectEvents` otherwise.
@@ -39,7 +39,7 @@ impl EventMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Batch of events.")] input: ProjectEventDocumentsInput,
     ) -> Result<Option<ProjectEventDocumentsPayload>> {
-        Ok(Some(project(ctx, input.into_drafts()).await?.into()))
+        Ok(Some(project(ctx, input.into()).await?.into()))
     }
 
     /// Reserves ids for events of a worker. No other event of the deployment gets these ids, unless another program makes
@@ -58,11 +58,13 @@ impl EventMutation {
     }
 }
 
-async fn project(ctx: &Context<'_>, drafts: Vec<Draft>) -> Result<BatchOutcome> {
-    audited(ctx, executions(&drafts), async {
-        let given = given_ids(&drafts);
-        let projected = ctx.data::<Services>()?.ingest.project(drafts, &caller(ctx)?).await;
-        BatchOutcome::new(&given, projected)
+async fn project(ctx: &Context<'_>, batch: ProjectEvents) -> Result<BatchOutcome> {
+    if batch.settle {
+        OUTBOX.check(ctx).await?;
+    }
+    audited(ctx, executions(&batch.drafts), async {
+        let given = given_ids(&batch.drafts);
+        BatchOutcome::new(&given, batch.carry_out(ctx.data::<Services>()?, &caller(ctx)?).await)
     })
     .await
 }

@@ -6,20 +6,30 @@ use async_graphql::{ComplexObject, Context, ID, InputObject, InputValueError, Re
 
 use super::types::Event;
 use crate::audit::AuditedPayload;
+use crate::context::Services;
 use crate::errors::{UserError, item_error, result_or_user_error};
 use crate::moved_input::{Fields, FromFields, Moved};
+use crate::outbox::inputs::OutboxClaimRef;
+use crate::outbox::settle::mark_one_published;
 use crate::scalars::{Json, JsonInput, Seconds, Timestamp};
 use noetl_domain::event::EventKey;
 use noetl_domain::ids::Id;
 use noetl_domain::node_id::NodeId;
-use noetl_use_cases::error::{RejectionCode, ServiceError};
-use noetl_use_cases::ingest::{Draft, EventDraft, IngestOutcome};
+use noetl_domain::tenant::Caller;
+use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
+use noetl_use_cases::ingest::{Batch, Draft, EventDraft, IngestOutcome};
 
 /// Batch of events of workers.
 #[derive(Debug, InputObject)]
 pub(super) struct ProjectEventsInput {
     /// Events of any executions (1 to 5000). Each event is stored or refused independently.
     pub(super) events: Vec<EventInput>,
+    /// Claim under which the events were made (default: none). They are stored only while no other caller has claimed the
+    /// outbox entry, else they are refused with `STALE_LEASE`. Events of other executions than the entry's are refused.
+    pub(super) claim: Option<OutboxClaimRef>,
+    /// Whether to mark the entry of the claim as published too, if no event is refused (default: false). Needs the
+    /// capability `OUTBOX`.
+    pub(super) settle: Option<bool>,
 }
 
 /// An event of a worker. Null counts as absent. In ids, the duration and times, an empty string also counts as absent.
@@ -90,6 +100,10 @@ pub(super) struct ProjectEventDocumentsInput {
     /// texts, and times without an offset are UTC. Values of unknown keys are stored under `meta.extra`. Each event is
     /// stored or refused independently. User errors name a key as `EventInput` does, such as `eventId`.
     pub(super) events: Vec<JsonInput>,
+    /// Claim under which the events were made, as in `projectEvents`.
+    pub(super) claim: Option<OutboxClaimRef>,
+    /// Whether to mark the entry of the claim as published too, as in `projectEvents`.
+    pub(super) settle: Option<bool>,
 }
 
 /// An event of a batch, without a check.
@@ -154,7 +168,10 @@ pub(super) struct BatchOutcome {
     duplicates: usize,
     /// Events that were refused, in the order of the batch.
     rejected: Vec<ProjectEventsResult>,
-    /// Reasons the whole batch was refused; empty if it was carried out.
+    /// Whether the entry of the claim is marked as published by this request or an earlier one.
+    settled: bool,
+    /// Reasons the whole batch was refused; empty if it was carried out. If events were stored: the reason the entry was
+    /// not settled.
     pub(super) user_errors: Vec<UserError>,
 }
 
@@ -201,15 +218,18 @@ pub(super) struct GivenIds {
 }
 
 impl BatchOutcome {
-    pub(super) fn new(given: &[GivenIds], outcome: Result<IngestOutcome, ServiceError>) -> Result<Self> {
-        let (outcome, user_errors) = result_or_user_error(outcome)?;
+    pub(super) fn new(given: &[GivenIds], outcome: Result<Projected, ServiceError>) -> Result<Self> {
+        let (projected, mut user_errors) = result_or_user_error(outcome)?;
+        let (outcome, settled) = projected.map(|done| (done.outcome, done.settled)).unzip();
+        let settled =
+            settled.unwrap_or(Ok(false)).map_err(|error| user_errors.push(item_error(error))).unwrap_or(false);
         let IngestOutcome { projected, duplicates, rejected } = outcome.unwrap_or_default();
         let rejected = rejected.into_iter().map(|(index, error)| {
             let GivenIds { event: event_id, execution: execution_id } = given.get(index).cloned().unwrap_or_default();
             let user_errors = vec![item_error(error).of_item("events", index)];
             ProjectEventsResult { index, event_id, execution_id, user_errors }
         });
-        Ok(Self { projected, duplicates, rejected: rejected.collect(), user_errors })
+        Ok(Self { projected, duplicates, rejected: rejected.collect(), settled, user_errors })
     }
 }
 
@@ -235,10 +255,40 @@ impl From<BatchOutcome> for ProjectEventDocumentsPayload {
     }
 }
 
-/// The events of a batch, without a check.
+/// The events of a batch with its claim, without a check.
 #[derive(Debug)]
 pub(super) struct ProjectEvents {
     pub(super) drafts: Vec<Draft>,
+    pub(super) claim: Option<OutboxClaimRef>,
+    pub(super) settle: bool,
+}
+
+/// Result of a batch that was carried out.
+#[derive(Debug)]
+pub(super) struct Projected {
+    outcome: IngestOutcome,
+    /// Whether the entry of the claim was settled, or the reason it was not.
+    settled: Result<bool, ServiceError>,
+}
+
+impl ProjectEvents {
+    /// Stores the events, and then settles the entry of the claim if the batch says so.
+    pub(super) async fn carry_out(self, services: &Services, caller: &Caller) -> Result<Projected, ServiceError> {
+        let claim = self.claim.map(|claim| claim.parse("claim")).transpose()?;
+        if let Some(claim) = claim {
+            services.outbox.check_id("claim.id", claim.id)?;
+        } else if self.settle {
+            return Err(Rejection::invalid("settle", "settle needs a claim").into());
+        }
+        let outcome = services.ingest.project(Batch { events: self.drafts, claim }, caller).await?;
+        let settled = match claim {
+            Some(claim) if self.settle && outcome.rejected.is_empty() => {
+                mark_one_published(services, claim, &caller.scope).await.map(|()| true)
+            }
+            _ => Ok(false),
+        };
+        Ok(Projected { outcome, settled })
+    }
 }
 
 impl FromFields for ProjectEvents {
@@ -246,14 +296,18 @@ impl FromFields for ProjectEvents {
 
     fn from_fields(fields: &mut Fields<Self::Described>) -> Result<Self, InputValueError<ProjectEventsInput>> {
         let events: Vec<Moved<EventOfBatch>> = fields.required("events")?;
-        Ok(Self { drafts: events.into_iter().map(|Moved(EventOfBatch(event))| Ok(event)).collect() })
+        Ok(Self {
+            drafts: events.into_iter().map(|Moved(EventOfBatch(event))| Ok(event)).collect(),
+            claim: fields.optional("claim")?,
+            settle: fields.optional("settle")?.unwrap_or(false),
+        })
     }
 }
 
-impl ProjectEventDocumentsInput {
-    /// Returns the events, without a check.
-    pub(super) fn into_drafts(self) -> Vec<Draft> {
-        self.events.into_iter().map(|JsonInput(document)| EventDraft::of_document(&document)).collect()
+impl From<ProjectEventDocumentsInput> for ProjectEvents {
+    fn from(input: ProjectEventDocumentsInput) -> Self {
+        let drafts = input.events.into_iter().map(|JsonInput(document)| EventDraft::of_document(&document)).collect();
+        Self { drafts, claim: input.claim, settle: input.settle.unwrap_or(false) }
     }
 }
 

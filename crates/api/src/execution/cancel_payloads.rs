@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use async_graphql::{Context, ID, Result as FieldResult, SimpleObject};
+use async_graphql::{Context, ID, Lookahead, Result as FieldResult, SimpleObject};
 
 use super::inputs::SelectedExecutions;
 use super::types::Execution;
@@ -89,13 +89,14 @@ impl CancelledItem {
     /// Creates a result. A fault becomes a user error, so that it does not hide the results of the others. `index` is
     /// that of the id in the selector.
     async fn new(ctx: &Context<'_>, CancelledOne { id, outcome }: CancelledOne, index: Option<usize>) -> Self {
+        let selection = ctx.look_ahead().field("results").field("execution");
         let cancelled = matches!(outcome, Ok(true));
         let (execution, error) = match outcome {
-            Ok(_) => match Execution::read(ctx, id).await {
+            Ok(_) => match Execution::read(ctx, id, selection).await {
                 Ok(execution) => (execution, None),
                 Err(error) => (None, Some(item_error(error))),
             },
-            Err(error) if error.is_rejection() => (readable(ctx, id).await, Some(item_error(error))),
+            Err(error) if error.is_rejection() => (readable(ctx, id, selection).await, Some(item_error(error))),
             // A shard that could not be reached is not asked again.
             Err(error) => (None, Some(item_error(error))),
         };
@@ -108,9 +109,12 @@ impl CancelledItem {
 impl CancelExecutionPayload {
     /// Creates the payload. A fault of the execution becomes an error of the field.
     pub(super) async fn new(ctx: &Context<'_>, id: Id, done: Result<CancelledTree, ServiceError>) -> FieldResult<Self> {
+        let own = ctx.look_ahead().field("execution");
         let tree = match done {
             Ok(tree) => tree,
-            Err(error) => return Ok(Self { execution: readable(ctx, id).await, ..Self::refused(user_error(error)?) }),
+            Err(error) => {
+                return Ok(Self { execution: readable(ctx, id, own).await, ..Self::refused(user_error(error)?) });
+            }
         };
         let (mut cancelled, mut user_errors) = (false, Vec::new());
         for root in tree.roots {
@@ -126,7 +130,7 @@ impl CancelExecutionPayload {
             CancelExecutionResult { item }
         });
         let results = futures::future::join_all(results).await;
-        let execution = readable(ctx, id).await;
+        let execution = readable(ctx, id, own).await;
         Ok(Self { execution, cancelled, results, complete, unavailable_shards: tree.unavailable, user_errors })
     }
 
@@ -144,8 +148,8 @@ impl CancelExecutionPayload {
 }
 
 /// Returns an execution if it can be read. A failure to read it must not hide the result of the mutation.
-async fn readable(ctx: &Context<'_>, id: Id) -> Option<Execution> {
-    let read = Execution::read(ctx, id).await;
+async fn readable(ctx: &Context<'_>, id: Id, selection: Lookahead<'_>) -> Option<Execution> {
+    let read = Execution::read(ctx, id, selection).await;
     read.inspect_err(|error| tracing::warn!(%id, %error, "an execution can't be read after its mutation"))
         .ok()
         .flatten()

@@ -1,11 +1,11 @@
 //! Executions in the state that their logs have now.
 //!
 //! The list of executions follows the logs after a moment. A reader of updates must not wait for it, because no later
-//! event may come. So the end is read from the log, and the log of an execution that has not ended is folded. The last
-//! event of the list's row does not show whether the row includes the reader's event: an event can get a smaller id than
-//! events that were committed before it.
+//! event may come. So the logs are folded. The last event of the list's row does not show whether the row includes the
+//! reader's event: an event can get a smaller id than events that were committed before it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use async_graphql::Result;
 use tokio::time::timeout;
@@ -18,44 +18,24 @@ use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::tenant::Scope;
-use noetl_domain::workflow::End;
 use noetl_runtime::causes::WithCauses;
-use noetl_storage::executions::{CurrentRow, ExecutionRow};
-use noetl_use_cases::error::{ReadFailures, ServiceError};
+use noetl_storage::executions::ExecutionRow;
+use noetl_storage::snapshots::Projected;
+use noetl_use_cases::error::ServiceError;
 
 /// An execution in its current state.
 #[derive(Debug, Clone)]
 pub struct CurrentExecution {
     /// Its row in the list, with the status and the end time of its log.
     pub row: ExecutionRow,
-    /// Its end, if the list does not show it yet.
-    pub end: Option<End>,
+    /// State of its log; `None`: the execution is shown as the list has it.
+    pub state: Option<Arc<Projected>>,
 }
 
 impl CurrentExecution {
-    /// Returns an execution as the list shows it.
-    #[must_use]
-    pub fn listed(row: ExecutionRow) -> Self {
-        Self { row, end: None }
-    }
-
-    /// Returns an execution that was read with its end.
-    fn of_row(CurrentRow { row, end }: CurrentRow) -> Self {
-        let listed = Self::listed(row);
-        match end {
-            Some(end) => listed.in_state(end.status(), Some(end)),
-            None => listed,
-        }
-    }
-
     /// Returns the execution in a state of its log.
-    fn in_state(self, status: Status, end: Option<End>) -> Self {
-        let end_time = end.as_ref().map_or(self.row.end_time, |end| Some(end.at));
-        Self { row: ExecutionRow { status: status.as_str().to_owned(), end_time, ..self.row }, end }
-    }
-
-    fn status(&self) -> Status {
-        Status::from_stored(&self.row.status)
+    fn in_state(self, state: Arc<Projected>) -> Self {
+        Self { row: self.row.in_state(&state), state: Some(state) }
     }
 }
 
@@ -73,18 +53,17 @@ impl Row for CurrentExecution {
     }
 
     fn has_ended(&self) -> bool {
-        self.status().is_terminal()
+        Status::from_stored(&self.row.status).is_terminal()
     }
 }
 
 /// Returns the current states of executions in the scope, in the order of `ids`.
 pub async fn read(services: &Services, ids: &[Id], scope: &Scope) -> Result<Vec<Found<CurrentExecution>>> {
-    let (rows, mut failed) = services.executions.by_ids(ids, scope).await;
+    let (rows, failed) = services.executions.by_ids(ids, scope).await;
     let mut found: HashMap<Id, CurrentExecution> =
-        rows.into_iter().map(|(id, current)| (id, CurrentExecution::of_row(current))).collect();
-    read_reasons(services, &mut found, scope, &mut failed).await;
-    let running: Vec<Id> = found.iter().filter(|(_, current)| !current.has_ended()).map(|(id, _)| *id).collect();
-    fold(services, &running, &mut found, scope).await;
+        rows.into_iter().map(|(id, row)| (id, CurrentExecution { row, state: None })).collect();
+    let known: Vec<Id> = found.keys().copied().collect();
+    fold(services, &known, &mut found, scope).await;
     let unreadable = |error: &ServiceError| error.unavailable().is_some() || error.timed_out().is_some();
     let down: BTreeSet<Id> = failed.iter().filter(|(_, error)| unreadable(error)).map(|(id, _)| *id).collect();
     if let Some(error) = failed.into_values().find(|error| !unreadable(error)) {
@@ -98,24 +77,17 @@ pub async fn read(services: &Services, ids: &[Id], scope: &Scope) -> Result<Vec<
     Ok(ids.iter().map(result).collect())
 }
 
-/// Reads the reasons of the ends that the list does not show yet.
-async fn read_reasons(
-    services: &Services,
-    found: &mut HashMap<Id, CurrentExecution>,
-    scope: &Scope,
-    failed: &mut ReadFailures,
-) {
-    let ended: Vec<Id> = found.iter().filter(|(_, current)| current.end.is_some()).map(|(id, _)| *id).collect();
-    if ended.is_empty() {
-        return;
-    }
-    let (ends, failures) = services.projections.ends(&ended, true, scope).await;
-    failed.extend(failures);
-    for (id, end) in ends {
-        if let Some(current) = found.remove(&id) {
-            found.insert(id, current.in_state(end.status(), Some(end)));
-        }
-    }
+/// Returns executions of the list. Those that have not ended, and whose rows lack events, get the states of their logs.
+pub async fn of_list(services: &Services, rows: Vec<ExecutionRow>, scope: &Scope) -> Vec<CurrentExecution> {
+    let ids: Vec<Id> = rows.iter().map(|row| Id::new(row.execution_id)).collect();
+    let open: Vec<ExecutionRow> =
+        rows.iter().filter(|row| !Status::from_stored(&row.status).is_terminal()).cloned().collect();
+    let (outdated, unknown) = services.projections.outdated(&open).await;
+    let outdated: Vec<Id> = outdated.into_iter().chain(unknown.into_keys()).collect();
+    let listed = |row: ExecutionRow| (Id::new(row.execution_id), CurrentExecution { row, state: None });
+    let mut found: HashMap<Id, CurrentExecution> = rows.into_iter().map(listed).collect();
+    fold(services, &outdated, &mut found, scope).await;
+    ids.iter().filter_map(|id| found.remove(id)).collect()
 }
 
 /// Folds the logs of executions, because their list rows may lack events. An execution whose log can't be folded in
@@ -137,9 +109,8 @@ async fn fold(services: &Services, ids: &[Id], found: &mut HashMap<Id, CurrentEx
         tracing::warn!(count = failed.len(), error = %WithCauses(error), "{message}");
     }
     for (id, state) in states {
-        let state = &state.projection.state;
         if let Some(current) = found.remove(&id) {
-            found.insert(id, current.in_state(state.status(), state.end()));
+            found.insert(id, current.in_state(Arc::new(state)));
         }
     }
 }

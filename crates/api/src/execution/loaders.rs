@@ -14,7 +14,7 @@ use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
 use noetl_storage::execution_lists::ExecutionFilter;
-use noetl_storage::executions::{CurrentRow, ExecutionRow};
+use noetl_storage::executions::ExecutionRow;
 use noetl_storage::snapshots::{LoopOfState, Projected};
 use noetl_use_cases::error::ServiceError;
 use plain_json::Text;
@@ -25,28 +25,42 @@ pub struct WorkloadKey(pub Id);
 
 /// Key of the result of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ResultKey(pub Id);
-
-/// Key of the error of an execution that has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ErrorKey(pub Id);
+pub struct ResultKey {
+    /// Id of the execution.
+    pub id: Id,
+    /// Id of the event that ended it.
+    pub event: Id,
+}
 
 /// Key of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ExecutionKey(pub Id);
 
-/// Key of the end of an execution.
+/// Key of the end of an execution, with its reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EndKey {
-    /// Id of the execution.
-    pub id: Id,
-    /// Whether to read the reason.
-    pub reason: bool,
-}
+pub struct EndKey(pub Id);
 
 /// Key of the state of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StateKey(pub Id);
+
+/// Key of whether the row of an execution lacks events of its log.
+#[derive(Debug, Clone)]
+pub struct OutdatedKey(pub ExecutionRow);
+
+impl PartialEq for OutdatedKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.execution_id == other.0.execution_id
+    }
+}
+
+impl Eq for OutdatedKey {}
+
+impl Hash for OutdatedKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.execution_id.hash(state);
+    }
+}
 
 /// Key of the results of the iterations of a loop.
 #[derive(Debug, Clone)]
@@ -136,34 +150,16 @@ impl Loader<ResultKey> for Loaders {
     type Error = ServiceError;
 
     async fn load(&self, keys: &[ResultKey]) -> Result<HashMap<ResultKey, Self::Value>, ServiceError> {
-        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (results, failed) = self.services.executions.results(&ids, &self.scope).await;
-        Ok(with_failures(keys, |key| key.0, results, &failed))
-    }
-}
-
-impl Loader<ErrorKey> for Loaders {
-    type Value = Result<Option<String>, ServiceError>;
-    type Error = ServiceError;
-
-    async fn load(&self, keys: &[ErrorKey]) -> Result<HashMap<ErrorKey, Self::Value>, ServiceError> {
-        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (errors, failed) = self.services.executions.errors(&ids, &self.scope).await;
-        let mut found = with_failures(keys, |key| key.0, errors, &failed);
-        let unlisted: Vec<ErrorKey> = keys.iter().filter(|key| !found.contains_key(key)).copied().collect();
-        if !unlisted.is_empty() {
-            let ids: Vec<Id> = unlisted.iter().map(|key| key.0).collect();
-            let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
-            let error = |state: Projected| state.projection.state.end().and_then(|end| end.error);
-            let errors = states.into_iter().map(|(id, state)| (id, error(state))).collect();
-            found.extend(with_failures(&unlisted, |key| key.0, errors, &failed));
-        }
-        Ok(found)
+        let events: Vec<(Id, Id)> = keys.iter().map(|key| (key.id, key.event)).collect();
+        let (results, failed) = self.services.executions.results(&events, &self.scope).await;
+        let results = results.into_iter().map(|((id, event), result)| (ResultKey { id, event }, Ok(result)));
+        let failures = keys.iter().filter_map(|key| Some((*key, Err(failed.get(&key.id)?.clone()))));
+        Ok(results.chain(failures).collect())
     }
 }
 
 impl Loader<ExecutionKey> for Loaders {
-    type Value = Result<CurrentRow, ServiceError>;
+    type Value = Result<ExecutionRow, ServiceError>;
     type Error = ServiceError;
 
     async fn load(&self, keys: &[ExecutionKey]) -> Result<HashMap<ExecutionKey, Self::Value>, ServiceError> {
@@ -178,14 +174,9 @@ impl Loader<EndKey> for Loaders {
     type Error = ServiceError;
 
     async fn load(&self, keys: &[EndKey]) -> Result<HashMap<EndKey, Self::Value>, ServiceError> {
-        let mut found = HashMap::new();
-        for (reason, group) in group_by_kind(keys, |key| key.reason) {
-            let group: Vec<EndKey> = group.into_iter().copied().collect();
-            let ids: Vec<Id> = group.iter().map(|key| key.id).collect();
-            let (ends, failed) = self.services.projections.ends(&ids, reason, &self.scope).await;
-            found.extend(with_failures(&group, |key| key.id, ends, &failed));
-        }
-        Ok(found)
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (ends, failed) = self.services.projections.ends(&ids, &self.scope).await;
+        Ok(with_failures(keys, |key| key.0, ends, &failed))
     }
 }
 
@@ -198,6 +189,21 @@ impl Loader<StateKey> for Loaders {
         let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
         let states = states.into_iter().map(|(id, state)| (id, Arc::new(state))).collect();
         Ok(with_failures(keys, |key| key.0, states, &failed))
+    }
+}
+
+impl Loader<OutdatedKey> for Loaders {
+    type Value = Result<bool, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[OutdatedKey]) -> Result<HashMap<OutdatedKey, Self::Value>, ServiceError> {
+        let rows: Vec<ExecutionRow> = keys.iter().map(|key| key.0.clone()).collect();
+        let (outdated, failed) = self.services.projections.outdated(&rows).await;
+        let answer = |key: &OutdatedKey| {
+            let id = Id::new(key.0.execution_id);
+            (key.clone(), failed.get(&id).map_or_else(|| Ok(outdated.contains(&id)), |error| Err(error.clone())))
+        };
+        Ok(keys.iter().map(answer).collect())
     }
 }
 

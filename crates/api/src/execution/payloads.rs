@@ -50,8 +50,10 @@ impl Started {
     /// this result, has it. It exists even if it can't be read, so the outcome is returned in both cases.
     async fn executed(ctx: &Context<'_>, executed: Executed, selection: Lookahead<'_>) -> Self {
         let execution = match executed.created {
-            Some(row) => Ok(Some(Execution::created(row))),
-            None if selection.field("execution").exists() => Execution::read(ctx, executed.execution_id).await,
+            Some(row) => Ok(Some(Execution::of_row(row))),
+            None if selection.field("execution").exists() => {
+                Execution::read(ctx, executed.execution_id, selection.field("execution")).await
+            }
             None => Ok(None),
         };
         let (execution, user_errors) = match execution {

@@ -29,8 +29,8 @@ impl ExecutionQuery {
         #[graphql(desc = "Id of the execution.")] id: ID,
         #[graphql(
             desc = "Moment in the log of the execution (default: now). The fields `status`, `statusText`, `endedAt`, \
-                    `error`, `steps`, `context` and `snapshot` show the state at this moment, the other fields the \
-                    current state. The execution is null if it had not started."
+                    `error`, `result`, `eventCount`, `progress`, `steps`, `context` and `snapshot` show the state at this \
+                    moment, the other fields the current state. The execution is null if it had not started."
         )]
         at: Option<ExecutionMoment>,
     ) -> Result<Option<Execution>> {
@@ -63,6 +63,11 @@ impl ExecutionQuery {
     }
 
     /// Executions, newest first: ordered by `startedAt`, then by id. Executions without `startedAt` are last.
+    ///
+    /// The list follows the logs: the projector adds new events to it, usually within a second. Until then, the filter, the
+    /// counts and the executions that have ended use the events before. An execution that has not ended according to the
+    /// list shows its whole log. If it then does not match the filter any more, it is left out: a page can have fewer items
+    /// than requested, or none, although there are more.
     #[graphql(guard = "READ")]
     async fn executions(
         &self,

@@ -1,17 +1,20 @@
 //! Executions, and lists of them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
-use async_graphql::{Context, ID, Object, Result, Union};
+use async_graphql::dataloader::Loader;
+use async_graphql::{Context, ID, Lookahead, Object, Result, Union};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::current::CurrentExecution;
 use super::inputs::ExecutionFilter;
 use super::loaders::{
-    ChildrenKey, ChildrenTotalKey, EndKey, EntryTotalKey, ErrorKey, ExecutionKey, ExecutionsPage, ResultKey, StateKey,
-    WorkloadKey,
+    ChildrenKey, ChildrenTotalKey, EndKey, EntryTotalKey, ExecutionKey, ExecutionsPage, OutdatedKey, ResultKey,
+    StateKey, WorkloadKey,
 };
 use super::state::{ExecutionProgress, ProjectionSnapshot, StepConnection};
 use super::status::ExecutionStatus;
@@ -24,7 +27,7 @@ use crate::event::inputs::{EventFilter, EventOrder};
 use crate::event::loaders::HeadKey;
 use crate::event::log::log;
 use crate::event::types::EventConnection;
-use crate::loaders::BatchLoader;
+use crate::loaders::{BatchLoader, Loaders};
 use crate::plain::{Plain, PlainValue, Reader};
 use crate::scalars::{BigInt, Json, JsonText, show_id};
 use crate::subscription::types::SourceSubscription;
@@ -33,6 +36,7 @@ use noetl_domain::cursor::CursorKind;
 use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{Page, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
@@ -40,15 +44,14 @@ use noetl_domain::trace_context as domain;
 use noetl_domain::workflow::End;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::execution_lists;
-use noetl_storage::executions::{CurrentRow, ExecutionRow};
+use noetl_storage::executions::ExecutionRow;
 use noetl_storage::snapshots::Projected;
 use noetl_use_cases::error::ServiceError;
 
-/// Fields that the list row shows and that change.
+/// Fields that change with the log and that the list's row has too.
 const ROW_FIELDS: [&str; 3] = ["status", "statusText", "endedAt"];
-/// Fields that are read from the state.
-const STATE_FIELDS: [&str; 5] = ["eventCount", "progress", "context", "snapshot", "steps"];
-
+/// Fields that change with the log and that are read from the state.
+const STATE_FIELDS: [&str; 6] = ["result", "eventCount", "progress", "context", "snapshot", "steps"];
 /// Parent of an execution: the object that started it.
 #[derive(Debug, Clone, Union)]
 pub enum ExecutionParent {
@@ -65,122 +68,117 @@ pub struct Execution {
     moment: Moment,
 }
 
-/// Moment in which an execution is shown.
+/// Moment of the log in which an execution is shown.
 #[derive(Debug, Clone)]
 enum Moment {
-    /// The current one.
-    Now,
-    /// The one in which its row was read; the end was read too, if the row did not show it.
-    AsRead(Option<End>),
-    /// The same, but the end has no reason.
-    AsReadWithoutReason(Option<End>),
-    /// The one of this state: a moment in the past, or the one in which a field of the state was read.
+    /// None: no field that changes was read.
+    Any,
+    /// The one of the row.
+    OfRow,
+    /// The one of the row, whose end has this reason, if there is one.
+    WithReason(Option<String>),
+    /// The one of this state, which the row shows too.
     Of(Arc<Projected>),
+    /// The one of the row, because the state can't be read.
+    Unreadable(ServiceError),
 }
 
-/// The end of an execution has to be read from its log.
-struct NotRead;
-
 impl Execution {
-    /// Returns an execution that was read with the end that its row does not show yet.
+    /// Returns an execution of which no field that changes was read.
     #[must_use]
-    pub fn of_row(current: CurrentRow) -> Self {
-        Self { row: current.row, moment: Moment::AsReadWithoutReason(current.end) }
+    pub const fn unread(row: ExecutionRow) -> Self {
+        Self { row, moment: Moment::Any }
     }
 
-    /// Returns an execution in its current state.
+    /// Returns an execution whose row shows its moment: the request has created it, or it is one of a list and has ended.
     #[must_use]
-    pub const fn current(row: ExecutionRow) -> Self {
-        Self { row, moment: Moment::Now }
+    pub const fn of_row(row: ExecutionRow) -> Self {
+        Self { row, moment: Moment::OfRow }
     }
 
-    /// Returns an execution that the request has created. It has not ended.
-    #[must_use]
-    pub const fn created(row: ExecutionRow) -> Self {
-        Self { row, moment: Moment::AsRead(None) }
-    }
-
-    /// Returns an execution whose end was read together with its row.
+    /// Returns an execution in the state that was read with it.
     #[must_use]
     pub fn as_read(current: CurrentExecution) -> Self {
-        Self { row: current.row, moment: Moment::AsRead(current.end) }
-    }
-
-    /// Returns an execution of a list. `end` is its end, if the row does not show it.
-    const fn listed(row: ExecutionRow, end: Option<End>) -> Self {
-        Self { row, moment: Moment::AsRead(end) }
+        let moment = current.state.map_or(Moment::OfRow, Moment::Of);
+        Self { row: current.row, moment }
     }
 
     /// Returns the execution in a state.
     #[must_use]
     pub fn in_state(self, projected: Arc<Projected>) -> Self {
-        let state = &projected.projection.state;
-        let (status, end_time) = (state.status().as_str().to_owned(), state.end().map(|end| end.at));
-        Self { row: ExecutionRow { status, end_time, ..self.row }, moment: Moment::Of(projected) }
+        Self { row: self.row.in_state(&projected), moment: Moment::Of(projected) }
     }
 
-    /// Returns the execution with this id through the batch loader.
+    /// Returns the execution with an end that was read with its reason.
+    #[must_use]
+    pub fn with_end(self, end: End) -> Self {
+        let row = ExecutionRow { status: end.status().as_str().to_owned(), end_time: Some(end.at), ..self.row };
+        Self { row, moment: Moment::WithReason(end.error) }
+    }
+
+    /// Returns the execution in the state that a loader returned for it.
+    fn in_loaded(self, state: Option<std::result::Result<Arc<Projected>, ServiceError>>) -> Self {
+        match state {
+            Some(Ok(projected)) => self.in_state(projected),
+            Some(Err(error)) => Self { moment: Moment::Unreadable(error), ..self },
+            None => Self { moment: Moment::OfRow, ..self },
+        }
+    }
+
+    /// Returns the execution of this field through the batch loader.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
         ctx.data::<BatchLoader>()?;
-        Self::read(ctx, id).await.map_err(field_error)
+        Self::read(ctx, id, ctx.look_ahead()).await.map_err(field_error)
     }
 
     /// Returns the execution as [`Self::load`] does, without its state.
     pub async fn load_row(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
-        ctx.data::<BatchLoader>()?;
-        Self::read_row(ctx, id).await.map_err(field_error)
+        let row = ctx.data::<BatchLoader>()?.load_one(ExecutionKey(id)).await.map_err(field_error)?;
+        let row = row.transpose().map_err(field_error)?;
+        Ok(row.map(Self::unread))
     }
 
-    /// Returns the execution with this id through the batch loader, or the use case's error.
-    pub async fn read(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
-        let Some(execution) = Self::read_row(ctx, id).await? else { return Ok(None) };
-        if !selects_one_version(|field| ctx.look_ahead().field(field).exists()) {
-            return Ok(Some(execution));
+    /// Returns the execution with this id through the batch loader, or the use case's error. If `selection`, the field of
+    /// the execution, has fields that change, the execution has the state of its whole log.
+    pub async fn read(
+        ctx: &Context<'_>,
+        id: Id,
+        selection: Lookahead<'_>,
+    ) -> std::result::Result<Option<Self>, ServiceError> {
+        let loader = ctx.data_unchecked::<BatchLoader>();
+        let row = async { loader.load_one(ExecutionKey(id)).await?.transpose() };
+        if !ROW_FIELDS.iter().chain(&STATE_FIELDS).chain(&["error"]).any(|field| selection.field(field).exists()) {
+            return Ok(row.await?.map(Self::unread));
         }
-        // A field of the state reports the error.
-        let state = ctx.data_unchecked::<BatchLoader>().load_one(StateKey(id)).await.ok().flatten();
-        Ok(Some(match state {
-            Some(Ok(projected)) => execution.in_state(projected),
-            Some(Err(_)) | None => execution,
-        }))
-    }
-
-    async fn read_row(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
-        let row = ctx.data_unchecked::<BatchLoader>().load_one(ExecutionKey(id)).await?;
-        Ok(row.transpose()?.map(Self::of_row))
+        let state = async { Ok(loader.load_one(StateKey(id)).await.unwrap_or_else(|error| Some(Err(error)))) };
+        let (row, state) = futures::try_join!(row, state)?;
+        Ok(row.map(|row| Self::unread(row).in_loaded(state)))
     }
 
     fn key(&self) -> Id {
         Id::new(self.row.execution_id)
     }
 
-    /// Returns the state, which is the current one unless the execution is shown in the past.
+    /// Returns the state in which the execution is shown; `None` if its log has none.
     async fn projected(&self, ctx: &Context<'_>) -> Result<Option<Arc<Projected>>> {
-        if let Moment::Of(projected) = &self.moment {
-            return Ok(Some(Arc::clone(projected)));
-        }
-        let state = ctx.data::<BatchLoader>()?.load_one(StateKey(self.key())).await.map_err(field_error)?;
-        state.transpose().map_err(field_error)
-    }
-
-    /// Returns the end of an execution whose list row does not show it, if that is known.
-    fn known_end(&self) -> std::result::Result<Option<&End>, NotRead> {
         match &self.moment {
-            Moment::Of(_) => Ok(None),
-            Moment::AsRead(end) | Moment::AsReadWithoutReason(end) => Ok(end.as_ref()),
-            Moment::Now if Status::from_stored(&self.row.status).is_terminal() => Ok(None),
-            Moment::Now => Err(NotRead),
+            Moment::Of(projected) => Ok(Some(Arc::clone(projected))),
+            Moment::Unreadable(error) => Err(field_error(error.clone())),
+            Moment::Any | Moment::OfRow | Moment::WithReason(_) => {
+                let state = ctx.data::<BatchLoader>()?.load_one(StateKey(self.key())).await.map_err(field_error)?;
+                state.transpose().map_err(field_error)
+            }
         }
     }
 
-    /// Returns the end of an execution whose list row does not show it yet. With `reason`, it includes the error.
-    async fn end_not_in_list(&self, ctx: &Context<'_>, reason: bool) -> Result<Option<End>> {
-        let lacks_reason = reason && matches!(self.moment, Moment::AsReadWithoutReason(Some(_)));
-        if let (Ok(end), false) = (self.known_end(), lacks_reason) {
-            return Ok(end.cloned());
-        }
-        let end = ctx.data::<BatchLoader>()?.load_one(EndKey { id: self.key(), reason }).await.map_err(field_error)?;
-        end.transpose().map_err(field_error)
+    /// Returns the row with the status and the end of the moment. If the state can't be read, the fields that need it
+    /// report the error.
+    async fn row_of_moment(&self, ctx: &Context<'_>) -> Cow<'_, ExecutionRow> {
+        let state = match self.moment {
+            Moment::Any => self.projected(ctx).await.ok().flatten(),
+            Moment::OfRow | Moment::WithReason(_) | Moment::Of(_) | Moment::Unreadable(_) => None,
+        };
+        state.map_or(Cow::Borrowed(&self.row), |projected| Cow::Owned(self.row.clone().in_state(&projected)))
     }
 
     async fn head(&self, ctx: &Context<'_>) -> Result<Option<Arc<FirstEvent>>> {
@@ -195,13 +193,11 @@ impl Plain for Execution {
         Some(match field {
             "id" => self.key().into(),
             "path" => row.path.as_deref()?.into(),
-            "status" => {
-                let status = self.known_end().ok()?.map_or_else(|| Status::from_stored(&row.status), End::status);
-                PlainValue::of_enum::<ExecutionStatus>(status)
-            }
-            "statusText" => self.known_end().ok()?.map_or(row.status.as_str(), |end| end.status().as_str()).into(),
+            "status" | "statusText" | "endedAt" if matches!(self.moment, Moment::Any) => return None,
+            "status" => PlainValue::of_enum::<ExecutionStatus>(Status::from_stored(&row.status)),
+            "statusText" => row.status.as_str().into(),
             "startedAt" => row.start_time.into(),
-            "endedAt" => self.known_end().ok()?.map_or(row.end_time, |end| Some(end.at)).into(),
+            "endedAt" => row.end_time.into(),
             "tenantId" => (&row.tenant_id).into(),
             "organizationId" => (&row.organization_id).into(),
             "shard" => reader.shard_of(self.key())?.into(),
@@ -211,7 +207,8 @@ impl Plain for Execution {
     }
 }
 
-/// One run of a catalog entry.
+/// One run of a catalog entry. The fields that its log decides, such as `status`, `endedAt`, `error`, `result` and `steps`,
+/// show one moment of the log. An execution that is read by its id shows its whole log.
 #[Object]
 impl Execution {
     /// Id of the execution.
@@ -229,16 +226,14 @@ impl Execution {
     }
 
     /// Current status.
-    async fn status(&self, ctx: &Context<'_>) -> Result<ExecutionStatus> {
-        let listed = Status::from_stored(&self.row.status);
-        Ok(self.end_not_in_list(ctx, false).await?.map_or(listed, |end| end.status()).into())
+    async fn status(&self, ctx: &Context<'_>) -> ExecutionStatus {
+        Status::from_stored(&self.row_of_moment(ctx).await.status).into()
     }
 
     /// Name of the status as stored. Other servers may use other names than `status` does, and names that this server
     /// does not know.
-    async fn status_text(&self, ctx: &Context<'_>) -> Result<String> {
-        let end = self.end_not_in_list(ctx, false).await?;
-        Ok(end.map_or_else(|| self.row.status.clone(), |end| end.status().as_str().to_owned()))
+    async fn status_text(&self, ctx: &Context<'_>) -> String {
+        self.row_of_moment(ctx).await.into_owned().status
     }
 
     /// Start time.
@@ -247,28 +242,29 @@ impl Execution {
     }
 
     /// End time; null until the execution ends.
-    async fn ended_at(&self, ctx: &Context<'_>) -> Result<Option<DateTime<Utc>>> {
-        Ok(self.end_not_in_list(ctx, false).await?.map_or(self.row.end_time, |end| Some(end.at)))
+    async fn ended_at(&self, ctx: &Context<'_>) -> Option<DateTime<Utc>> {
+        self.row_of_moment(ctx).await.end_time
     }
 
     /// Reason for the failure or the cancellation.
     #[graphql(guard = "READ")]
     async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
-        if let Some(end) = self.end_not_in_list(ctx, true).await? {
-            return Ok(end.error);
+        if let Moment::WithReason(reason) = &self.moment {
+            return Ok(reason.clone());
         }
-        if let Moment::Of(projected) = &self.moment {
-            return Ok(projected.projection.state.end().and_then(|end| end.error));
-        }
-        let error = ctx.data::<BatchLoader>()?.load_one(ErrorKey(self.key())).await.map_err(field_error)?;
-        Ok(error.transpose().map_err(field_error)?.flatten())
+        Ok(self.projected(ctx).await?.and_then(|projected| projected.projection.state.end()?.error))
     }
 
     /// Result of the execution: the result of the event that ended it, as it was reported. Null until the execution ends,
     /// and if the event has none. Unreadable JSON is replaced by an error object, as in events.
     #[graphql(guard = "READ")]
     async fn result(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
-        let result = ctx.data::<BatchLoader>()?.load_one(ResultKey(self.key())).await.map_err(field_error)?;
+        let projected = self.projected(ctx).await?;
+        let Some(event) = projected.and_then(|projected| projected.projection.state.ended_by()) else {
+            return Ok(None);
+        };
+        let key = ResultKey { id: self.key(), event };
+        let result = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
         Ok(result.transpose().map_err(field_error)?.map(JsonText))
     }
 
@@ -436,65 +432,78 @@ pub async fn children(
     Ok(executions(ctx, list, Arc::unwrap_or_clone(page), unavailable).await)
 }
 
-/// Returns the connection for a page of executions.
+/// Returns the connection for a page of executions. Executions that do not match the filter any more are left out.
 pub async fn executions(
     ctx: &Context<'_>,
     list: ExecutionList,
     page: Page<ExecutionRow>,
     unavailable: Vec<ShardIndex>,
 ) -> ExecutionConnection {
-    let cursor = |execution: &Execution| time_cursor(CursorKind::Execution, execution.row.position());
-    if selects_one_version(|field| selects_item_field(ctx, field)) {
-        let keys = page.items.iter().map(|row| StateKey(Id::new(row.execution_id)));
-        // A field of the state reports the error.
-        let states = match ctx.data_opt::<BatchLoader>() {
-            Some(loader) => loader.load_many(keys).await.unwrap_or_default(),
-            None => HashMap::new(),
-        };
-        let node = |row: ExecutionRow| {
-            let state = states.get(&StateKey(Id::new(row.execution_id)));
-            let execution = Execution::current(row);
-            match state {
-                Some(Ok(projected)) => execution.in_state(Arc::clone(projected)),
-                Some(Err(_)) | None => execution,
-            }
-        };
-        return ExecutionConnection::new(list, page, unavailable, node, cursor);
-    }
-    let ends = ends_not_in_list(ctx, &page.items).await;
-    let node = |row: ExecutionRow| match ends.as_ref().map(|ends| ends.get(&row.execution_id)) {
-        Some(Some(Ok(end))) => Execution::listed(row, Some(end.clone())),
-        Some(None) => Execution::listed(row, None),
-        // A field that needs the end reports the error.
-        None | Some(Some(Err(_))) => Execution::current(row),
+    let cursor = |position: ListPosition| time_cursor(CursorKind::Execution, position);
+    let bounds = page.items.first().zip(page.items.last()).map(|(first, last)| (first.position(), last.position()));
+    let items = in_their_moments(ctx, page.items).await;
+    let is_of_list = |execution: &Execution| {
+        matches!(execution.moment, Moment::Any | Moment::Unreadable(_)) || list.filter.matches(&execution.row)
     };
-    ExecutionConnection::new(list, page, unavailable, node, cursor)
+    let items = items.into_iter().filter(is_of_list).collect();
+    let page = Page { items, has_next: page.has_next, has_previous: page.has_previous };
+    let item_cursor = move |execution: &Execution| cursor(execution.row.position());
+    let connection = ExecutionConnection::new(list, page, unavailable, |execution| execution, item_cursor);
+    connection.between(bounds.map(|(first, last)| (cursor(first), cursor(last))))
 }
 
-/// Returns whether fields of the list row and fields of the state are selected. The row may be older, so both are taken from
-/// the state.
-fn selects_one_version(selects: impl Fn(&str) -> bool) -> bool {
-    let [of_row, of_state] = [&ROW_FIELDS[..], &STATE_FIELDS[..]];
-    of_row.iter().any(|field| selects(field)) && of_state.iter().any(|field| selects(field))
-}
-
-/// Reads the ends of the executions of a page whose rows do not show them, by id; `None` if no selected field needs them,
-/// or if they can't be read.
-async fn ends_not_in_list(
-    ctx: &Context<'_>,
-    rows: &[ExecutionRow],
-) -> Option<HashMap<i64, std::result::Result<End, ServiceError>>> {
-    let reason = selects_item_field(ctx, "error");
-    if !reason && !ROW_FIELDS.into_iter().any(|field| selects_item_field(ctx, field)) {
-        return None;
+/// Returns executions of a list in the moments that their selected fields need. The list follows the logs after a moment,
+/// so a row of an execution that has not ended is compared with its log, and the state is read if the row lacks events. The
+/// row of one that has ended is its state, unless other fields of the state are selected.
+async fn in_their_moments(ctx: &Context<'_>, rows: Vec<ExecutionRow>) -> Vec<Execution> {
+    let selects = |fields: &[&str]| fields.iter().any(|field| selects_item_field(ctx, field));
+    let (of_state, reason) = (selects(&STATE_FIELDS), selects(&["error"]));
+    let Some(loader) = ctx.data_opt::<BatchLoader>().filter(|_| of_state || reason || selects(&ROW_FIELDS)) else {
+        return rows.into_iter().map(Execution::unread).collect();
+    };
+    let (mut ends, mut outdated) = (HashMap::new(), HashMap::new());
+    if !of_state {
+        let (ended, open): (Vec<_>, Vec<_>) =
+            rows.iter().partition(|row| Status::from_stored(&row.status).is_terminal());
+        let ended = ended.into_iter().filter(|_| reason).map(|row| EndKey(Id::new(row.execution_id)));
+        let open = open.into_iter().map(|row| OutdatedKey(row.clone()));
+        (ends, outdated) = tokio::join!(each(loader, ended.collect()), each(loader, open.collect()));
     }
-    let open = rows.iter().filter(|row| !Status::from_stored(&row.status).is_terminal());
-    let keys: Vec<EndKey> = open.map(|row| EndKey { id: Id::new(row.execution_id), reason }).collect();
+    let needs_state = |row: &ExecutionRow| match outdated.get(&OutdatedKey(row.clone())) {
+        Some(outdated) => !matches!(outdated, Ok(false)),
+        // The end of an execution is not in its log if its only step has failed.
+        None => of_state || (reason && !ends.contains_key(&EndKey(Id::new(row.execution_id)))),
+    };
+    let keys = rows.iter().filter(|row| needs_state(row)).map(|row| StateKey(Id::new(row.execution_id)));
+    let states = each(loader, keys.collect()).await;
+    let in_moment = |row: ExecutionRow| {
+        let id = Id::new(row.execution_id);
+        match (ends.get(&EndKey(id)), states.get(&StateKey(id))) {
+            (Some(Ok(end)), _) => Execution::unread(row).with_end(end.clone()),
+            (Some(Err(error)), _) => Execution { row, moment: Moment::Unreadable(error.clone()) },
+            (None, None) if !needs_state(&row) && outdated.contains_key(&OutdatedKey(row.clone())) => {
+                Execution { row, moment: Moment::WithReason(None) }
+            }
+            (None, state) => Execution::unread(row).in_loaded(state.cloned()),
+        }
+    };
+    rows.into_iter().map(in_moment).collect()
+}
+
+/// Loads values, each with its own error. Fields report the errors.
+async fn each<K, V>(loader: &BatchLoader, keys: Vec<K>) -> HashMap<K, std::result::Result<V, ServiceError>>
+where
+    K: Send + Sync + Hash + Eq + Clone + 'static,
+    V: Send + Sync + Clone + 'static,
+    Loaders: Loader<K, Value = std::result::Result<V, ServiceError>, Error = ServiceError>,
+{
     if keys.is_empty() {
-        return Some(HashMap::new());
+        return HashMap::new();
     }
-    let ends = ctx.data_opt::<BatchLoader>()?.load_many(keys).await.ok()?;
-    Some(ends.into_iter().map(|(key, end)| (key.id.get(), end)).collect())
+    match loader.load_many(keys.clone()).await {
+        Ok(found) => found,
+        Err(error) => keys.into_iter().map(|key| (key, Err(error.clone()))).collect(),
+    }
 }
 
 /// Owner of the executions of a list.

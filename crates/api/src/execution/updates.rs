@@ -196,7 +196,7 @@ impl Followed for FollowedExecutions {
         scope: &Scope,
     ) -> Result<Listing<CurrentExecution>, ServiceError> {
         let Listing { page, unavailable } = services.executions.list(filter, request, scope).await?;
-        let items = page.items.into_iter().map(CurrentExecution::listed).collect();
+        let items = current::of_list(services, page.items, scope).await;
         Ok(Listing { page: Page { items, has_next: page.has_next, has_previous: page.has_previous }, unavailable })
     }
 

@@ -198,6 +198,13 @@ pub struct OutboxClaimRef {
     lease: ID,
 }
 
+impl OutboxClaimRef {
+    /// Parses the reference, which is the value of a field.
+    pub fn parse(&self, field: &str) -> Result<ClaimRef, Rejection> {
+        claim_ref(&format!("{field}."), &self.id, &self.lease)
+    }
+}
+
 /// Item of a list of claimed entries, as the caller gave it.
 #[derive(Debug)]
 pub struct GivenItem<T> {

@@ -5,7 +5,7 @@ pub mod loaders;
 pub mod mutation;
 mod payloads;
 pub mod query;
-mod settle;
+pub mod settle;
 pub mod stats;
 pub mod status;
 pub mod types;

@@ -12,6 +12,7 @@ use crate::context::Services;
 use crate::errors::{UserError, item_error, result_or_user_error};
 use crate::scalars::to_graphql_int;
 use noetl_domain::outbox::OutboxId;
+use noetl_domain::tenant::Scope;
 use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
 use noetl_use_cases::outbox::{ClaimRef, FailedDelivery, Outbox, Settled};
 
@@ -52,6 +53,20 @@ pub(super) async fn mark_published(
     };
     let results = given.into_iter().enumerate().map(result).collect();
     Ok(MarkOutboxPublishedPayload { published: to_graphql_int(marked.published), results, user_errors })
+}
+
+/// Marks the entry of one claim as published. The error of a stale claim names the field `claim`.
+pub async fn mark_one_published(
+    services: &Services,
+    claim: ClaimRef,
+    scope: &Scope,
+) -> std::result::Result<(), ServiceError> {
+    let marked = services.outbox.mark_published(&[claim], scope).await?;
+    match marked.failed.into_values().next() {
+        Some(error) => Err(error),
+        None if marked.stale.is_empty() => Ok(()),
+        None => Err(Rejection::new(RejectionCode::StaleLease, "claim", NOT_MARKED).into()),
+    }
 }
 
 /// Carries out `renewOutboxLeases`.

@@ -216,7 +216,8 @@ impl<L: Followed> Follower<L> {
         }
         for row in &listing.page.items {
             let (id, version) = (row.id(), row.version());
-            if pass.shards.contains(&self.shard_of(id)) {
+            // The current state of a listed object may not match any more.
+            if pass.shards.contains(&self.shard_of(id)) && L::matches(&self.watch.filter, row) {
                 pass.unlisted.remove(&id);
                 self.known.insert(id, version)?;
                 updates.push(Update::of(UpdateKind::Current, id, Some(row.clone())));

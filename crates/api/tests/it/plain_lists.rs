@@ -81,23 +81,21 @@ impl Lists {
     async fn executions(&self) -> Items<Vec<Execution>> {
         let ended = |event_type: &str| {
             let end = End { at: at(3), event_type: event_type.to_owned(), error: None };
-            let mut current = CurrentExecution::listed(execution("RUNNING"));
-            current.end = Some(end);
-            current
+            Execution::unread(execution("RUNNING")).with_end(end)
         };
         Items(vec![
-            Execution::current(execution("COMPLETED")),
-            Execution::current(ExecutionRow { start_time: None, catalog_id: 0, ..execution("cancelled") }),
-            Execution::as_read(CurrentExecution::listed(execution("PENDING"))),
-            Execution::as_read(CurrentExecution::listed(execution("of another server"))),
-            Execution::as_read(ended("playbook.failed")),
-            Execution::as_read(ended("playbook.completed")),
+            Execution::of_row(execution("COMPLETED")),
+            Execution::of_row(ExecutionRow { start_time: None, catalog_id: 0, ..execution("cancelled") }),
+            Execution::as_read(CurrentExecution { row: execution("PENDING"), state: None }),
+            Execution::of_row(execution("of another server")),
+            ended("playbook.failed"),
+            ended("playbook.completed"),
         ])
     }
 
-    /// An execution whose end has to be read.
+    /// Executions whose states have to be read.
     async fn open_executions(&self) -> Items<Vec<Execution>> {
-        Items(vec![Execution::current(execution("COMPLETED")), Execution::current(execution("RUNNING"))])
+        Items(vec![Execution::unread(execution("COMPLETED")), Execution::unread(execution("RUNNING"))])
     }
 
     async fn no_executions(&self) -> Items<Vec<Execution>> {

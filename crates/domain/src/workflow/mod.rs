@@ -180,6 +180,12 @@ impl WorkflowState {
         self.ended.get().cloned().or_else(failure)
     }
 
+    /// Returns the id of the event that ended the execution; `None`: no ending event is folded.
+    #[must_use]
+    pub fn ended_by(&self) -> Option<Id> {
+        self.ended.place()
+    }
+
     fn only_step_failed(&self) -> Option<(DateTime<Utc>, &StepState)> {
         let (_, step) = self.steps.first_key_value().filter(|_| self.steps.len() == 1)?;
         Some((step.failed_at()?, step))

@@ -17,7 +17,7 @@ use noetl_storage::log::LockedLog;
 use noetl_use_cases::bounds::check_reason;
 use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
 use noetl_use_cases::executions::ReadExecutions;
-use noetl_use_cases::projections::AdvanceProjections;
+use noetl_use_cases::projections::{AdvanceProjections, ReadProjections};
 
 impl Executions {
     /// Cancels an execution that has not ended. If it has only a log, it gets its row in the list first. Returns false
@@ -51,12 +51,15 @@ impl Executions {
 
     /// Returns whether a cancellation would change an execution. Refuses one that has ended otherwise.
     pub(super) async fn may_cancel(&self, id: Id, scope: &Scope) -> Result<bool, ServiceError> {
-        let (mut rows, failed) = self.by_ids(&[id], scope).await;
-        if let Some(error) = failed.into_values().next() {
+        let ids = [id];
+        let ((mut rows, failed), (mut ends, unread)) =
+            tokio::join!(self.by_ids(&ids, scope), self.projections.ends(&ids, scope));
+        if let Some(error) = failed.into_values().chain(unread.into_values()).next() {
             return Err(error);
         }
-        let current = rows.remove(&id).ok_or_else(|| unknown(id))?;
-        Ok(is_open(id, current.status())?)
+        let row = rows.remove(&id).ok_or_else(|| unknown(id))?;
+        let status = ends.remove(&id).map_or_else(|| Status::from_stored(&row.status), |end| end.status());
+        Ok(is_open(id, status)?)
     }
 
     /// Gives an execution that has only a log its row in the list, and returns the row.

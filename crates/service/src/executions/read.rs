@@ -9,13 +9,14 @@ use super::Executions;
 use super::stats::{self, MAX_COUNTED, MAX_PATHS};
 use crate::fan_out;
 use crate::shards::rows_by_ids;
+use noetl_domain::event::{Event, EventKey};
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::{CursorPosition, ListPosition};
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::tenant::Scope;
-use noetl_storage::events::{self, FirstEvent};
+use noetl_storage::events::{self, FirstEvent, LargeColumns};
 use noetl_storage::execution_lists::{self, ExecutionFilter, OwnerCount};
-use noetl_storage::executions::{self, CurrentRow, ExecutionRow};
+use noetl_storage::executions::{self, ExecutionRow};
 use noetl_use_cases::error::{ReadFailures, Rejection, ServiceError};
 use noetl_use_cases::executions::{ExecutionStats, PagesByOwner, ReadExecutions};
 use noetl_use_cases::listing::Listing;
@@ -30,16 +31,16 @@ impl ReadExecutions for Executions {
         level = "debug", name = "executions.by_ids", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, CurrentRow>, ReadFailures) {
-        let query = |shard, ids: Vec<i64>| async move { executions::current(shard, scope, &ids).await };
+    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, ExecutionRow>, ReadFailures) {
+        let query = |shard, ids: Vec<i64>| async move { executions::by_ids(shard, scope, &ids).await };
         let (rows, mut failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
-        let mut found: HashMap<Id, CurrentRow> =
-            rows.into_iter().map(|current| (Id::new(current.row.execution_id), current)).collect();
+        let mut found: HashMap<Id, ExecutionRow> =
+            rows.into_iter().map(|row| (Id::new(row.execution_id), row)).collect();
         let is_missing = |id: &Id| !found.contains_key(id) && !failed.contains_key(id);
         let unlisted: Vec<Id> = ids.iter().copied().filter(is_missing).collect();
         if !unlisted.is_empty() {
             let (from_logs, failures) = self.projections.unlisted(&unlisted, scope).await;
-            found.extend(from_logs.into_iter().map(|(id, row)| (id, CurrentRow { row, end: None })));
+            found.extend(from_logs);
             failed.extend(failures);
         }
         (found, failed)
@@ -132,16 +133,19 @@ impl ReadExecutions for Executions {
         (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
     }
 
-    async fn results(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, ReadFailures) {
-        let query = |shard, ids: Vec<i64>| async move { executions::results(shard, scope, &ids).await };
-        let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
-        (found.into_iter().map(|(id, result)| (Id::new(id), result)).collect(), failed)
-    }
-
-    async fn errors(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Option<String>>, ReadFailures) {
-        let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, scope, &ids).await };
-        let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
-        (found.into_iter().map(|reason| (Id::new(reason.execution_id), reason.error)).collect(), failed)
+    async fn results(&self, events: &[(Id, Id)], scope: &Scope) -> (HashMap<(Id, Id), Text>, ReadFailures) {
+        let columns = LargeColumns::wanted(|column| column == "result");
+        let query = |shard, ids: Vec<i64>| {
+            let wanted = events.iter().filter(|(id, _)| ids.contains(&id.get()));
+            let keys: Vec<EventKey> = wanted
+                .map(|(execution, event)| EventKey { execution_id: execution.get(), event_id: event.get() })
+                .collect();
+            let columns = &columns;
+            async move { events::by_keys(shard, scope, &keys, columns).await }
+        };
+        let (found, failed) = rows_by_ids(&self.databases, events.iter().map(|(id, _)| *id), query).await;
+        let result = |event: Event<Text>| Some(((event.execution_id, event.event_id), event.result?));
+        (found.into_iter().filter_map(result).collect(), failed)
     }
 }
 

@@ -31,6 +31,10 @@ pub(super) enum Landed {
     Stored,
 }
 
+/// Reasons that a claim does not hold its row.
+pub(super) const STALE: &str = "this lease does not hold the entry: it was released, another caller has claimed it since, \
+                                or it does not exist";
+
 /// Outcomes of events, in their order.
 type Outcomes = Vec<Result<Landed, ServiceError>>;
 
@@ -204,7 +208,14 @@ fn rejection(event: &NewEvent, why: NotAllowed) -> Rejection {
             );
             Rejection::not_found("executionId", message)
         }
+        NotAllowed::StaleLease => Rejection::new(RejectionCode::StaleLease, "", STALE),
+        NotAllowed::OtherExecution => other_execution(),
     }
+}
+
+/// Creates the rejection of an event whose claim is of another execution.
+pub(super) fn other_execution() -> Rejection {
+    Rejection::invalid("executionId", "the claim is of an outbox entry of another execution")
 }
 
 fn refusal(error: StorageError) -> ServiceError {

@@ -11,9 +11,10 @@ use async_trait::async_trait;
 use futures::future::join_all;
 
 use super::moves::Repetition;
+use super::outbox::forward::current_ids;
 use super::shards::by_shard;
 use columns::Columns;
-use insert::{InsertFlight, Landed};
+use insert::{InsertFlight, Landed, STALE, other_execution};
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
@@ -22,9 +23,11 @@ use noetl_runtime::coalesce::Coalescer;
 use noetl_runtime::wake::WakeUps;
 use noetl_storage::ingest::{NewEvent, OtherColumns, Writer};
 use noetl_storage::lock_wait::LockWait;
+use noetl_storage::outbox::Ref;
 use noetl_storage::pools::{Database, Databases};
-use noetl_use_cases::error::{Rejection, ServiceError};
-use noetl_use_cases::ingest::{Draft, EventDraft, IngestOutcome, MAX_EVENTS, ProjectEvents};
+use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
+use noetl_use_cases::ingest::{Batch, Draft, EventDraft, IngestOutcome, MAX_EVENTS, ProjectEvents};
+use noetl_use_cases::outbox::ClaimRef;
 
 /// Use case that stores events of workers.
 #[derive(Debug, Clone)]
@@ -44,8 +47,9 @@ struct Entry {
 
 #[async_trait]
 impl ProjectEvents for Ingest {
-    #[tracing::instrument(level = "debug", name = "ingest.project", skip_all, fields(count = drafts.len()))]
-    async fn project(&self, drafts: Vec<Draft>, caller: &Caller) -> Result<IngestOutcome, ServiceError> {
+    #[tracing::instrument(level = "debug", name = "ingest.project", skip_all, fields(count = batch.events.len()))]
+    async fn project(&self, batch: Batch, caller: &Caller) -> Result<IngestOutcome, ServiceError> {
+        let Batch { events: drafts, claim } = batch;
         if drafts.is_empty() || drafts.len() > MAX_EVENTS {
             let message = format!("a batch has 1 to {MAX_EVENTS} events, not {}", drafts.len());
             return Err(Rejection::invalid("events", message).into());
@@ -58,7 +62,7 @@ impl ProjectEvents for Ingest {
         let (entries, rejected) = read(drafts, caller.actor.as_ref(), columns_of);
         let mut outcome = IngestOutcome { rejected, ..IngestOutcome::default() };
         let mut repetition = Repetition::new(&self.databases);
-        let mut landed = self.insert_all(entries, caller).await;
+        let mut landed = self.insert_all(entries, claim, caller).await;
         loop {
             let error_of = |outcome: &Result<Landed, ServiceError>| {
                 outcome.as_ref().err().filter(|error| error.bucket_moves().is_some()).cloned()
@@ -70,7 +74,8 @@ impl ProjectEvents for Ingest {
             let (refused, done): (Vec<_>, Vec<_>) =
                 landed.into_iter().partition(|(_, outcome)| error_of(outcome).is_some());
             landed = done;
-            landed.extend(self.insert_all(refused.into_iter().map(|(entry, _)| entry).collect(), caller).await);
+            let refused = refused.into_iter().map(|(entry, _)| entry).collect();
+            landed.extend(self.insert_all(refused, claim, caller).await);
         }
         for (entry, landed) in landed {
             match landed {
@@ -81,6 +86,10 @@ impl ProjectEvents for Ingest {
         }
         outcome.duplicates = count - outcome.projected - outcome.rejected.len();
         report(&outcome);
+        let is_stale = |error: &ServiceError| error.rejected_with() == Some(RejectionCode::StaleLease);
+        if outcome.rejected.len() == count && outcome.rejected.values().all(is_stale) {
+            return Err(Rejection::new(RejectionCode::StaleLease, "claim", STALE).into());
+        }
         Ok(outcome)
     }
 }
@@ -97,7 +106,16 @@ impl Ingest {
     }
 
     /// Inserts events on their shards. Returns the outcome of each.
-    async fn insert_all(&self, entries: Vec<Entry>, caller: &Caller) -> Vec<(Entry, Result<Landed, ServiceError>)> {
+    async fn insert_all(
+        &self,
+        entries: Vec<Entry>,
+        claim: Option<ClaimRef>,
+        caller: &Caller,
+    ) -> Vec<(Entry, Result<Landed, ServiceError>)> {
+        let (entries, mut landed) = match claim {
+            Some(claim) => self.under_claim(entries, claim).await,
+            None => (entries, Vec::new()),
+        };
         let with_extra = entries.iter().filter(|entry| entry.event.others.is_some());
         let shards = with_extra.map(|entry| self.databases.index_of(entry.event.execution_id)).collect();
         let columns = self.columns.of(&self.databases, shards).await;
@@ -107,12 +125,36 @@ impl Ingest {
             let columns = columns.get(&shard).map(Arc::as_ref);
             (self.insert(shard, events, columns, caller).await, entries)
         });
-        let mut landed = Vec::new();
         for (inserted, entries) in join_all(inserts).await {
             let outcomes = inserted.unwrap_or_else(|error| entries.iter().map(|_| Err(error.clone())).collect());
             landed.extend(entries.into_iter().zip(outcomes));
         }
         landed
+    }
+
+    /// Gives the events the claim, whose row may have moved to another shard. Returns them, and the others with their
+    /// errors.
+    async fn under_claim(
+        &self,
+        entries: Vec<Entry>,
+        claim: ClaimRef,
+    ) -> (Vec<Entry>, Vec<(Entry, Result<Landed, ServiceError>)>) {
+        let ids = current_ids(&self.databases, [claim.id]).await;
+        let failed = ids.failed.get(&claim.id.shard);
+        let row = ids.of(claim.id);
+        let (mut held, mut refused) = (Vec::new(), Vec::new());
+        for mut entry in entries {
+            if let Some(error) = failed {
+                refused.push((entry, Err(error.clone())));
+            } else if self.databases.index_of(entry.event.execution_id) != row.shard {
+                refused.push((entry, Err(other_execution().into())));
+            } else {
+                let claim = Ref { outbox_id: row.number, lease_token: claim.lease };
+                Arc::make_mut(&mut entry.event).claim = Some(claim);
+                held.push(entry);
+            }
+        }
+        (held, refused)
     }
 
     /// Inserts events of one shard, together with those of concurrent calls. Events with values of other columns are

@@ -17,6 +17,7 @@ use noetl_domain::outbox::OutboxId;
 use noetl_domain::shard::{ShardIndex, ShardMap};
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Forwarded};
+use noetl_storage::pools::Databases;
 use noetl_use_cases::error::ServiceError;
 
 /// Maximum number of moves of a row that an id is followed over.
@@ -24,16 +25,16 @@ const MAX_MOVES: usize = 16;
 
 /// Current ids of rows.
 #[derive(Debug, Default)]
-pub(super) struct CurrentIds {
+pub(crate) struct CurrentIds {
     /// Those that differ from the given ones.
     moved: HashMap<OutboxId, OutboxId>,
     /// Errors of given ids' shards for which they are not known.
-    pub(super) failed: BTreeMap<ShardIndex, ServiceError>,
+    pub(crate) failed: BTreeMap<ShardIndex, ServiceError>,
 }
 
 impl CurrentIds {
     /// Returns the current id of a row.
-    pub(super) fn of(&self, given: OutboxId) -> OutboxId {
+    pub(crate) fn of(&self, given: OutboxId) -> OutboxId {
         self.moved.get(&given).copied().unwrap_or(given)
     }
 }
@@ -41,38 +42,48 @@ impl CurrentIds {
 impl Outbox {
     /// Returns the current ids of rows. While no bucket has moved by the map, they are the given ones.
     pub(super) async fn current_ids(&self, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
-        if self.databases.map().has_moves() { self.followed_ids(given).await } else { CurrentIds::default() }
+        current_ids(&self.databases, given).await
     }
 
     /// Returns the current ids of rows, also if the map names no moves. For rows that their shards do not have.
     pub(super) async fn followed_ids(&self, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
-        let map = self.databases.map();
-        let mut ids = CurrentIds::default();
-        let given: BTreeSet<OutboxId> = given.into_iter().collect();
-        let mut open: Vec<Step> = given.into_iter().map(|id| Step { given: id, at: id }).collect();
-        for _ in 0..MAX_MOVES {
-            let mut by_shard: BTreeMap<ShardIndex, Vec<Step>> = BTreeMap::new();
-            for step in open.drain(..).filter(|step| self.shards().contains(&step.at.shard)) {
-                by_shard.entry(step.at.shard).or_default().push(step);
-            }
-            let reads = by_shard.iter().map(async |(shard, rows)| {
-                let numbers: Vec<i64> = rows.iter().map(|step| step.at.number).collect();
-                (*shard, outbox::forwarded(self.database(*shard), &numbers).await)
-            });
-            for (shard, read) in join_all(reads).await {
-                let rows = by_shard.remove(&shard).unwrap_or_default();
-                match read {
-                    Ok(found) => open.extend(followed(&rows, &found, shard, &map)),
-                    Err(error) => ids.fail(&rows, error),
-                }
-            }
-            if open.is_empty() {
-                break;
-            }
-            ids.moved.extend(open.iter().map(|step| (step.given, step.at)));
-        }
-        ids
+        followed_ids(&self.databases, given).await
     }
+}
+
+/// Returns the current ids of rows. While no bucket has moved by the map, they are the given ones.
+pub(crate) async fn current_ids(databases: &Databases, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
+    if databases.map().has_moves() { followed_ids(databases, given).await } else { CurrentIds::default() }
+}
+
+async fn followed_ids(databases: &Databases, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
+    let map = databases.map();
+    let mut ids = CurrentIds::default();
+    let given: BTreeSet<OutboxId> = given.into_iter().collect();
+    let mut open: Vec<Step> = given.into_iter().map(|id| Step { given: id, at: id }).collect();
+    let shard_of = |step: &Step| databases.shards().get(usize::from(step.at.shard));
+    for _ in 0..MAX_MOVES {
+        let mut by_shard: BTreeMap<ShardIndex, Vec<Step>> = BTreeMap::new();
+        for step in open.drain(..).filter(|step| shard_of(step).is_some()) {
+            by_shard.entry(step.at.shard).or_default().push(step);
+        }
+        let reads = by_shard.iter().map(async |(shard, rows)| {
+            let numbers: Vec<i64> = rows.iter().map(|step| step.at.number).collect();
+            (*shard, outbox::forwarded(&databases.shards()[usize::from(*shard)], &numbers).await)
+        });
+        for (shard, read) in join_all(reads).await {
+            let rows = by_shard.remove(&shard).unwrap_or_default();
+            match read {
+                Ok(found) => open.extend(followed(&rows, &found, shard, &map)),
+                Err(error) => ids.fail(&rows, error),
+            }
+        }
+        if open.is_empty() {
+            break;
+        }
+        ids.moved.extend(open.iter().map(|step| (step.given, step.at)));
+    }
+    ids
 }
 
 /// Id of a row that is followed.

@@ -8,7 +8,7 @@ mod bulk;
 mod claim;
 mod dead;
 mod failures;
-mod forward;
+pub(crate) mod forward;
 mod lost;
 mod purge;
 mod rate_limit;

@@ -16,6 +16,7 @@
 
 mod load;
 mod loop_results;
+mod outdated;
 mod rows;
 mod save;
 
@@ -27,6 +28,7 @@ use noetl_domain::tenant::Tenancy;
 
 pub use load::{read, read_at, read_within};
 pub use loop_results::{LoopOfState, loop_results};
+pub use outdated::outdated;
 pub use save::{begin_life, save};
 
 /// Aggregate type under which the states of executions are stored. It differs from that of NoETL's own snapshots,

@@ -26,7 +26,7 @@ use noetl_domain::tenant::{Caller, Scope};
 use noetl_storage::dedup::ClaimRow;
 use noetl_storage::events::{FirstEvent, LargeColumns};
 use noetl_storage::execution_lists::ExecutionFilter;
-use noetl_storage::executions::{CurrentRow, ExecutionRow};
+use noetl_storage::executions::ExecutionRow;
 use plain_json::Text;
 
 pub use cancel::{CancelledOne, CancelledTree, Cancelling};
@@ -84,9 +84,9 @@ pub trait Cancel: Debug + Send + Sync {
 /// Reading executions.
 #[async_trait]
 pub trait ReadExecutions: Debug + Send + Sync {
-    /// Returns the executions in the scope with these ids, with the ends that the list does not show yet, and the
-    /// errors of those that could not be read. An execution that the list lacks is read from its log.
-    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, CurrentRow>, ReadFailures);
+    /// Returns the executions in the scope with these ids as the list has them, and the errors of those that could not
+    /// be read. An execution that the list lacks is read from its log.
+    async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, ExecutionRow>, ReadFailures);
 
     /// Returns a page in the scope over all shards, newest first: by start time, then by id.
     async fn list(
@@ -130,13 +130,9 @@ pub trait ReadExecutions: Debug + Send + Sync {
     /// Returns the workloads of these executions in the scope, and the errors of those that could not be read.
     async fn workloads(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, ReadFailures);
 
-    /// Returns the results of the executions in the scope whose log has an ending event with a result, and the errors
-    /// of those that could not be read.
-    async fn results(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, ReadFailures);
-
-    /// Returns the error or cancellation reason, if any, of each execution in the scope that is in the list, and the
-    /// errors of those that could not be read.
-    async fn errors(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Option<String>>, ReadFailures);
+    /// Returns the results of these events (execution and event) in the scope that have one, and the errors of the
+    /// executions that could not be read.
+    async fn results(&self, events: &[(Id, Id)], scope: &Scope) -> (HashMap<(Id, Id), Text>, ReadFailures);
 }
 
 /// Reading the executions of catalog entries.

@@ -146,6 +146,7 @@ impl EventDraft {
             tenant_id: text("tenantId", tenant_id)?.filter(|tenant| !tenant.is_empty()),
             organization_id: text("organizationId", organization_id)?.filter(|organization| !organization.is_empty()),
             others: json("extra", (!others.is_empty()).then(|| RawJson::from(&Value::from(others))))?,
+            claim: None,
         };
         check_size(&event)?;
         if let Some(actor) = by {

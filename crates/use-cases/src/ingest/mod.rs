@@ -10,6 +10,7 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use crate::error::{Rejection, ServiceError};
+use crate::outbox::ClaimRef;
 use noetl_domain::tenant::Caller;
 
 pub use draft::{EventDraft, MAX_EVENT_BYTES};
@@ -31,6 +32,16 @@ pub struct IngestOutcome {
     pub rejected: BTreeMap<usize, ServiceError>,
 }
 
+/// Events of workers, and the claim under which they were made.
+#[derive(Debug)]
+pub struct Batch {
+    /// The events.
+    pub events: Vec<Draft>,
+    /// The claim. Its events are stored only while no other claim has taken its outbox row, and must be of the row's
+    /// execution.
+    pub claim: Option<ClaimRef>,
+}
+
 /// Storing events of workers.
 ///
 /// A batch is idempotent: an event that is in the log, or earlier in the batch, with the same id and content is skipped
@@ -41,6 +52,6 @@ pub struct IngestOutcome {
 #[async_trait]
 pub trait ProjectEvents: Debug + Send + Sync {
     /// Stores a batch. The stored events name the caller if it is identified. An event that is not in the caller's
-    /// scope is rejected.
-    async fn project(&self, drafts: Vec<Draft>, caller: &Caller) -> Result<IngestOutcome, ServiceError>;
+    /// scope is rejected. A batch whose claim does not hold its row is refused.
+    async fn project(&self, batch: Batch, caller: &Caller) -> Result<IngestOutcome, ServiceError>;
 }

@@ -47,7 +47,7 @@ impl Samples {
 
     #[graphql(name = "sampleExecution")]
     async fn execution(&self) -> Execution {
-        Execution::current(ExecutionRow {
+        Execution::unread(ExecutionRow {
             last_event_id: None,
             execution_id: 1,
             catalog_id: 3,

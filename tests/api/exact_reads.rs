@@ -1,0 +1,139 @@
+//! Each read of one execution has the state of its whole log, also if nothing stores it in the list. A row of a list
+//! contradicts neither itself nor the filter, and is not older than what a live subscription has shown.
+
+use noetl_testkit::worker::event_with;
+use noetl_testkit::{Deployment, Server};
+use serde_json::{Value, json};
+
+const WITHOUT_PROJECTOR: [(&str, &str); 1] = [("NOETL_PROJECTOR", "false")];
+
+async fn write(server: &Server, execution: i64, offset: i64, fields: &Value) {
+    let payload = server.project(&[event_with(execution, execution + offset, fields)]).await;
+    assert_eq!((&payload["rejected"], &payload["userErrors"]), (&json!([]), &json!([])), "{payload}");
+}
+
+/// Reads each group of fields alone and all of them together, of the execution, of its node, and in lists. Asserts that
+/// all have the expected values.
+async fn assert_reads(server: &Server, execution: i64, expected: &Value) {
+    const GROUPS: [&str; 7] = [
+        "status",
+        "statusText status",
+        "endedAt",
+        "error",
+        "result",
+        "steps { nodes { status } } progress { stepsKnown stepsCompleted }",
+        "status endedAt error result steps { nodes { status } } progress { stepsKnown stepsCompleted }",
+    ];
+    let id = execution.to_string();
+    for fields in GROUPS {
+        let query = format!(
+            "query($id: ID!) {{
+                execution(id: $id) {{ ...all }}
+                node(id: $id) {{ ...all }}
+                executions {{ nodes {{ ...all }} }}
+                byPath: executions(filter: {{path: \"run\"}}) {{ edges {{ node {{ ...all }} }} }}
+            }} fragment all on Execution {{ {fields} }}"
+        );
+        let data = server.data(&query, json!({ "id": id })).await;
+        let of_lists = (&data["executions"]["nodes"][0], &data["byPath"]["edges"][0]["node"]);
+        for read in [&data["execution"], &data["node"], of_lists.0, of_lists.1] {
+            for (field, value) in read.as_object().unwrap() {
+                let value = if field == "endedAt" { &json!(!value.is_null()) } else { value };
+                assert_eq!(value, &expected[field.as_str()], "{field} of {fields}: {data:#}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_read_has_the_state_of_the_whole_log_without_a_projector() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&WITHOUT_PROJECTOR).await;
+    let execution = server.start_execution().await;
+    let open = |status: &str, steps: &Value| {
+        let known = steps.as_array().unwrap().len();
+        json!({ "status": status, "statusText": status, "endedAt": false, "error": null, "result": null,
+            "steps": { "nodes": steps }, "progress": { "stepsKnown": known, "stepsCompleted": 0 } })
+    };
+    assert_reads(&server, execution, &open("PENDING", &json!([]))).await;
+
+    write(&server, execution, 10, &json!({ "type": "step.enter" })).await;
+    assert_reads(&server, execution, &open("RUNNING", &json!([{ "status": "ENTERED" }]))).await;
+
+    write(&server, execution, 11, &json!({ "type": "step.exit", "status": "COMPLETED" })).await;
+    write(&server, execution, 12, &json!({ "type": "playbook.completed", "result": "done" })).await;
+    let mut ended = open("COMPLETED", &json!([{ "status": "COMPLETED" }]));
+    (ended["endedAt"], ended["result"], ended["progress"]["stepsCompleted"]) = (json!(true), json!("done"), json!(1));
+    assert_reads(&server, execution, &ended).await;
+}
+
+#[tokio::test]
+async fn a_late_failure_shows_in_all_fields_of_an_execution_whose_row_has_another_end() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&WITHOUT_PROJECTOR).await;
+    let execution = server.start_execution().await;
+    write(&server, execution, 10, &json!({ "type": "playbook.completed", "result": "done" })).await;
+    server.advance_projections(&[execution]).await;
+    write(&server, execution, 11, &json!({ "type": "playbook.failed", "error": "too late" })).await;
+
+    let query = "query($id: ID!) { execution(id: $id) { FIELDS } executions { nodes { error status result } } }";
+    for fields in ["status", "status error", "result", "status error result steps { nodes { name } }"] {
+        let data = server.data(&query.replace("FIELDS", fields), json!({ "id": execution.to_string() })).await;
+        for read in [&data["execution"], &data["executions"]["nodes"][0]] {
+            for (field, value) in [("status", json!("FAILED")), ("error", json!("too late")), ("result", json!(null))] {
+                assert!(read.get(field).is_none_or(|read| *read == value), "{fields}: {data:#}");
+            }
+        }
+    }
+    // The list shows its own row, unless a field is selected that the row lacks.
+    let listed = server.data("{ executions { nodes { status } } }", Value::Null).await;
+    assert_eq!(listed["executions"]["nodes"], json!([{ "status": "COMPLETED" }]));
+}
+
+#[tokio::test]
+async fn a_page_leaves_out_executions_that_do_not_match_any_more_and_can_be_continued() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&WITHOUT_PROJECTOR).await;
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(server.start_execution().await);
+    }
+    write(&server, ids[3], 10, &json!({ "type": "playbook.completed" })).await;
+    write(&server, ids[2], 10, &json!({ "type": "step.enter" })).await;
+    let query = "query($after: String) { executions(filter: {statuses: [PENDING]}, first: 2, after: $after) {
+        nodes { id status } pageInfo { hasNextPage startCursor endCursor } } }";
+    let first = server.data(query, Value::Null).await["executions"].take();
+    assert_eq!((&first["nodes"], &first["pageInfo"]["hasNextPage"]), (&json!([]), &json!(true)), "{first}");
+    assert_ne!(first["pageInfo"]["startCursor"], first["pageInfo"]["endCursor"]);
+    let second = server.data(query, json!({ "after": first["pageInfo"]["endCursor"] })).await;
+    let pending = |id: i64| json!({ "id": id.to_string(), "status": "PENDING" });
+    assert_eq!(second["executions"]["nodes"], json!([pending(ids[1]), pending(ids[0])]));
+}
+
+#[tokio::test]
+async fn a_page_is_not_older_than_its_live_subscription() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&WITHOUT_PROJECTOR).await;
+    let execution = server.start_execution().await;
+    let id = execution.to_string();
+    let all = "status endedAt steps { nodes { status } }";
+    let polled = format!("query($id: ID!) {{ execution(id: $id) {{ {all} }} executions {{ nodes {{ {all} }} }} }}");
+    let one = format!("subscription($id: ID!) {{ executionUpdates(id: $id) {{ execution {{ {all} }} }} }}");
+    let list = format!("subscription {{ executionListUpdates {{ kind execution {{ {all} }} }} }}");
+    let mut live = [server.live(&one, json!({ "id": id })).await, server.live(&list, Value::Null).await];
+    let mut shown = json!({ "status": "PENDING", "endedAt": null, "steps": { "nodes": [] } });
+    for (offset, event) in [(10, "step.enter"), (11, "step.exit"), (12, "playbook.completed")] {
+        for (live, root) in live.iter_mut().zip(["executionUpdates", "executionListUpdates"]) {
+            // Until the event is written, nothing later than the last state is shown.
+            while live.next().await.unwrap()[root]["execution"] != shown {}
+        }
+        write(&server, execution, offset, &json!({ "type": event, "status": "COMPLETED" })).await;
+        let data = server.data(&polled, json!({ "id": id })).await;
+        assert_ne!(data["execution"], shown);
+        assert_eq!(data["executions"]["nodes"], json!([data["execution"]]));
+        shown = data["execution"].clone();
+    }
+    for (live, root) in live.iter_mut().zip(["executionUpdates", "executionListUpdates"]) {
+        while live.next().await.unwrap()[root]["execution"] != shown {}
+    }
+}
