@@ -202,14 +202,15 @@ async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_
 
     let before = events().await;
     let dry = bulk("PAUSE", json!({ "pathPrefix": "team-a/" }), true).await;
-    assert_eq!(list(&dry, "id"), newest_first);
-    assert_eq!(list(&dry, "status"), ["DEACTIVATED", "DRAINING", "PAUSED", "ACTIVE", "REGISTERED"]);
-    assert_eq!(applied(&dry), [false, false, true, true, false]);
+    // The deactivated one is not selected.
+    assert_eq!(list(&dry, "id"), newest_first[1..]);
+    assert_eq!(list(&dry, "status"), ["DRAINING", "PAUSED", "ACTIVE", "REGISTERED"]);
+    assert_eq!(applied(&dry), [false, true, true, false]);
     assert_eq!(events().await, before, "the dry run wrote something");
 
     let real = bulk("PAUSE", json!({ "pathPrefix": "team-a/" }), false).await;
-    assert_eq!(list(&real, "id"), newest_first);
-    assert_eq!(list(&real, "status"), ["DEACTIVATED", "DRAINING", "PAUSED", "PAUSED", "REGISTERED"]);
+    assert_eq!(list(&real, "id"), newest_first[1..]);
+    assert_eq!(list(&real, "status"), ["DRAINING", "PAUSED", "PAUSED", "REGISTERED"]);
     assert_eq!(applied(&real), applied(&dry), "the dry run and the real run differ");
     for result in real["results"].as_array().unwrap().iter().filter(|result| result["applied"] == false) {
         assert_eq!(result["userErrors"][0]["code"], "INVALID_TRANSITION");
@@ -218,6 +219,12 @@ async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_
     let reason = "SELECT count(*) FROM noetl.event WHERE context ->> 'reason' = 'maintenance'";
     assert_eq!(deployment.sum_over_shards(reason).await, 2);
 
+    let all = json!({ "action": "ACTIVATE", "select": { "all": true }, "dryRun": true });
+    let all = server.data(BULK, json!({ "input": all })).await["transitionSubscriptions"].take();
+    assert!(!list(&all, "id").contains(&newest_first[0].to_owned()), "{all}");
+    for named in [json!({ "statuses": ["DEACTIVATED"] }), json!({ "ids": [newest_first[0]] })] {
+        assert_eq!(list(&bulk("ACTIVATE", named, true).await, "id"), newest_first[..1]);
+    }
     let paused = bulk("RESUME", json!({ "statuses": ["PAUSED"], "ids": [ids[1], ids[3]] }), false).await;
     assert_eq!(list(&paused, "id"), [ids[1].as_str()], "results must match all conditions of the filter");
     // Each selected id has a result, also one that no subscription has.

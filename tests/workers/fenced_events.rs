@@ -1,6 +1,7 @@
 //! A worker that names its claim stores events only while no other worker has claimed the entry.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 use noetl_domain::ids::Id;
@@ -133,7 +134,23 @@ async fn a_claim_of_before_a_move_of_its_bucket_still_stores_events() {
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let (execution, claim) = claimed(&server).await;
     let from = ShardMap::even(2).shard_of(Id::new(execution));
-    moved(&deployment, &buckets(&[execution]), 1 - from, &[]).await;
-    let payload = server.project_under(&claim, &[event(execution, execution + 10)], true).await;
-    assert_eq!(outcome(&payload), json!([1, 0, true, [], []]), "{payload}");
+    // The server learns the new place while it stores events.
+    let (has_moved, mut next) = (AtomicBool::new(false), execution + 10);
+    let moving = async {
+        moved(&deployment, &buckets(&[execution]), 1 - from, &[]).await;
+        has_moved.store(true, Ordering::Relaxed);
+    };
+    let sending = async {
+        while !has_moved.load(Ordering::Relaxed) {
+            let payload = server.project_under(&claim, &[event(execution, next)], false).await;
+            assert_eq!(outcome(&payload), json!([1, 0, false, [], []]), "{payload}");
+            next += 1;
+        }
+    };
+    tokio::join!(moving, sending);
+    for settle in [false, true] {
+        let payload = server.project_under(&claim, &[event(execution, next)], settle).await;
+        assert_eq!(outcome(&payload), json!([1, 0, settle, [], []]), "{payload}");
+        next += 1;
+    }
 }

@@ -52,6 +52,7 @@ use noetl_use_cases::error::ServiceError;
 const ROW_FIELDS: [&str; 3] = ["status", "statusText", "endedAt"];
 /// Fields that change with the log and that are read from the state.
 const STATE_FIELDS: [&str; 6] = ["result", "eventCount", "progress", "context", "snapshot", "steps"];
+
 /// Parent of an execution: the object that started it.
 #[derive(Debug, Clone, Union)]
 pub enum ExecutionParent {
@@ -442,10 +443,8 @@ pub async fn executions(
     let cursor = |position: ListPosition| time_cursor(CursorKind::Execution, position);
     let bounds = page.items.first().zip(page.items.last()).map(|(first, last)| (first.position(), last.position()));
     let items = in_their_moments(ctx, page.items).await;
-    let is_of_list = |execution: &Execution| {
-        matches!(execution.moment, Moment::Any | Moment::Unreadable(_)) || list.filter.matches(&execution.row)
-    };
-    let items = items.into_iter().filter(is_of_list).collect();
+    let may_have_left = list.filter.can_stop_matching();
+    let items = items.into_iter().filter(|one| !may_have_left || list.filter.matches(&one.row)).collect();
     let page = Page { items, has_next: page.has_next, has_previous: page.has_previous };
     let item_cursor = move |execution: &Execution| cursor(execution.row.position());
     let connection = ExecutionConnection::new(list, page, unavailable, |execution| execution, item_cursor);

@@ -174,8 +174,8 @@ impl SubscriptionSelector {
 pub struct TransitionSubscriptionsInput {
     /// Action to carry out.
     pub action: SubscriptionAction,
-    /// Subscriptions to change, at most 1000. `all`, and a filter without `statuses`, select deactivated subscriptions too;
-    /// `ACTIVATE` activates them again.
+    /// Subscriptions to change, at most 1000. Those that are deactivated, or in a state that this server does not know, are
+    /// selected only by their ids, or by a filter with `ids` or `statuses`.
     pub select: SubscriptionSelector,
     /// Reason, written to the logs (at most 4096 bytes).
     pub reason: Option<String>,

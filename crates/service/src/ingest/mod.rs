@@ -11,12 +11,13 @@ use async_trait::async_trait;
 use futures::future::join_all;
 
 use super::moves::Repetition;
-use super::outbox::forward::current_ids;
+use super::outbox::forward::{current_ids, followed_ids};
 use super::shards::by_shard;
 use columns::Columns;
 use insert::{InsertFlight, Landed, STALE, other_execution};
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
+use noetl_domain::outbox::OutboxId;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Caller;
 use noetl_runtime::coalesce::Coalescer;
@@ -139,9 +140,14 @@ impl Ingest {
         entries: Vec<Entry>,
         claim: ClaimRef,
     ) -> (Vec<Entry>, Vec<(Entry, Result<Landed, ServiceError>)>) {
-        let ids = current_ids(&self.databases, [claim.id]).await;
-        let failed = ids.failed.get(&claim.id.shard);
-        let row = ids.of(claim.id);
+        let is_elsewhere =
+            |row: OutboxId| entries.iter().any(|entry| self.databases.index_of(entry.event.execution_id) != row.shard);
+        let mut ids = current_ids(&self.databases, [claim.id]).await;
+        if is_elsewhere(ids.of(claim.id)) {
+            // The map may have changed meanwhile.
+            ids = followed_ids(&self.databases, [claim.id]).await;
+        }
+        let (row, failed) = (ids.of(claim.id), ids.failed.get(&claim.id.shard));
         let (mut held, mut refused) = (Vec::new(), Vec::new());
         for mut entry in entries {
             if let Some(error) = failed {

@@ -56,7 +56,8 @@ pub(crate) async fn current_ids(databases: &Databases, given: impl IntoIterator<
     if databases.map().has_moves() { followed_ids(databases, given).await } else { CurrentIds::default() }
 }
 
-async fn followed_ids(databases: &Databases, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
+/// Returns the current ids of rows, also if the map names no moves.
+pub(crate) async fn followed_ids(databases: &Databases, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
     let map = databases.map();
     let mut ids = CurrentIds::default();
     let given: BTreeSet<OutboxId> = given.into_iter().collect();

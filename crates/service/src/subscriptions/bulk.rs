@@ -8,7 +8,7 @@ use futures::{StreamExt, stream};
 use super::Subscriptions;
 use super::transition::state_after;
 use noetl_domain::ids::Id;
-use noetl_domain::lifecycle::Action;
+use noetl_domain::lifecycle::{Action, State};
 use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{MAX_PAGE, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
@@ -44,7 +44,7 @@ impl TransitionSelected for Subscriptions {
             Selection::Ids(ids) => {
                 (ids.clone(), SubscriptionFilter { ids: Some(ids), ..SubscriptionFilter::default() })
             }
-            Selection::Filter(filter) => (Vec::new(), filter),
+            Selection::Filter(filter) => (Vec::new(), without_deactivated(filter)),
         };
         let (matched, unavailable) = self.matching(&filter, &caller.scope).await?;
         let items = stream::iter(matched).map(async |matched: SubscriptionRow| {
@@ -109,6 +109,16 @@ impl Subscriptions {
             request.after = matched.last().map(|row| CursorPosition::Exact(row.position()));
         }
     }
+}
+
+/// Returns the filter without deactivated subscriptions, unless it names states or ids. They are kept for ever, so a
+/// selection would have more and more of them, and an activation would bring them back.
+fn without_deactivated(filter: SubscriptionFilter) -> SubscriptionFilter {
+    if filter.states.is_some() || filter.ids.is_some() {
+        return filter;
+    }
+    let live = State::ALL.into_iter().filter(|state| *state != State::Deactivated);
+    SubscriptionFilter { states: Some(live.collect()), ..filter }
 }
 
 fn too_many(total: Total) -> Rejection {
