@@ -6,9 +6,11 @@ mod insert;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use tokio::time::{Instant, timeout};
 
 use super::moves::Repetition;
 use super::outbox::forward::{current_ids, followed_ids};
@@ -39,6 +41,14 @@ pub struct Ingest {
     /// By shard.
     inserts: Arc<[Coalescer<InsertFlight>]>,
 }
+
+/// Maximum time for which events are inserted again, because the row of their claim is on another shard.
+const MOVE_WAIT: Duration = Duration::from_secs(2);
+/// Pause before that.
+const MOVE_PAUSE: Duration = Duration::from_millis(50);
+
+type Outcome = Result<Landed, ServiceError>;
+type Outcomes = Vec<(Entry, Outcome)>;
 
 /// An event of the batch, and all indexes at which it occurs.
 struct Entry {
@@ -95,6 +105,12 @@ impl ProjectEvents for Ingest {
     }
 }
 
+/// Returns whether an event did not find the row of its claim.
+fn missed((_, outcome): &(Entry, Outcome)) -> bool {
+    let code = outcome.as_ref().err().and_then(ServiceError::rejected_with);
+    matches!(code, Some(RejectionCode::StaleLease | RejectionCode::InvalidInput))
+}
+
 impl Ingest {
     /// Creates the use case.
     #[must_use]
@@ -107,16 +123,57 @@ impl Ingest {
     }
 
     /// Inserts events on their shards. Returns the outcome of each.
-    async fn insert_all(
-        &self,
-        entries: Vec<Entry>,
-        claim: Option<ClaimRef>,
-        caller: &Caller,
-    ) -> Vec<(Entry, Result<Landed, ServiceError>)> {
-        let (entries, mut landed) = match claim {
-            Some(claim) => self.under_claim(entries, claim).await,
-            None => (entries, Vec::new()),
-        };
+    async fn insert_all(&self, entries: Vec<Entry>, claim: Option<ClaimRef>, caller: &Caller) -> Outcomes {
+        match claim {
+            Some(claim) => self.insert_under_claim(entries, claim, caller).await,
+            None => self.insert_by_shard(entries, caller).await,
+        }
+    }
+
+    /// Inserts events under a claim. Its row may move to another shard meanwhile: for a moment, the map has the new shard and
+    /// the old one does not know the row's new id, or the map is of before. So events that do not find the row are
+    /// inserted again if the row is not on their shard.
+    async fn insert_under_claim(&self, entries: Vec<Entry>, claim: ClaimRef, caller: &Caller) -> Outcomes {
+        let ids = current_ids(&self.databases, [claim.id]).await;
+        let mut row = ids.of(claim.id);
+        if let Some(error) = ids.failed.into_values().next() {
+            return entries.into_iter().map(|entry| (entry, Err(error.clone()))).collect();
+        }
+        let begun = Instant::now();
+        let mut outcomes = self.insert_with_row(entries, row, claim.lease, caller).await;
+        while outcomes.iter().any(missed) && begun.elapsed() < MOVE_WAIT {
+            let map = self.databases.map();
+            let followed = followed_ids(&self.databases, [claim.id]).await.of(claim.id);
+            let is_elsewhere = |(entry, _): &(Entry, Outcome)| map.shard_of(entry.event.execution_id) != followed.shard;
+            let (again, done): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(missed);
+            if again.iter().any(is_elsewhere) && (map.has_moves() || followed != claim.id) {
+                self.databases.request_new_map();
+                let _ = timeout(MOVE_PAUSE, self.databases.map_changed(map.version())).await;
+            } else if followed == row {
+                outcomes = done.into_iter().chain(again).collect();
+                break;
+            }
+            row = followed;
+            outcomes = done;
+            let again = again.into_iter().map(|(entry, _)| entry).collect();
+            outcomes.extend(self.insert_with_row(again, row, claim.lease, caller).await);
+        }
+        outcomes
+    }
+
+    /// Inserts events under a lease on an outbox row. Those of other shards are of other executions.
+    async fn insert_with_row(&self, entries: Vec<Entry>, row: OutboxId, lease: i64, caller: &Caller) -> Outcomes {
+        let is_here = |entry: &Entry| self.databases.index_of(entry.event.execution_id) == row.shard;
+        let (mut held, others): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(is_here);
+        for entry in &mut held {
+            Arc::make_mut(&mut entry.event).claim = Some(Ref { outbox_id: row.number, lease_token: lease });
+        }
+        let mut outcomes = self.insert_by_shard(held, caller).await;
+        outcomes.extend(others.into_iter().map(|entry| (entry, Err(other_execution().into()))));
+        outcomes
+    }
+
+    async fn insert_by_shard(&self, entries: Vec<Entry>, caller: &Caller) -> Outcomes {
         let with_extra = entries.iter().filter(|entry| entry.event.others.is_some());
         let shards = with_extra.map(|entry| self.databases.index_of(entry.event.execution_id)).collect();
         let columns = self.columns.of(&self.databases, shards).await;
@@ -126,41 +183,12 @@ impl Ingest {
             let columns = columns.get(&shard).map(Arc::as_ref);
             (self.insert(shard, events, columns, caller).await, entries)
         });
+        let mut landed = Vec::new();
         for (inserted, entries) in join_all(inserts).await {
             let outcomes = inserted.unwrap_or_else(|error| entries.iter().map(|_| Err(error.clone())).collect());
             landed.extend(entries.into_iter().zip(outcomes));
         }
         landed
-    }
-
-    /// Gives the events the claim, whose row may have moved to another shard. Returns them, and the others with their
-    /// errors.
-    async fn under_claim(
-        &self,
-        entries: Vec<Entry>,
-        claim: ClaimRef,
-    ) -> (Vec<Entry>, Vec<(Entry, Result<Landed, ServiceError>)>) {
-        let is_elsewhere =
-            |row: OutboxId| entries.iter().any(|entry| self.databases.index_of(entry.event.execution_id) != row.shard);
-        let mut ids = current_ids(&self.databases, [claim.id]).await;
-        if is_elsewhere(ids.of(claim.id)) {
-            // The map may have changed meanwhile.
-            ids = followed_ids(&self.databases, [claim.id]).await;
-        }
-        let (row, failed) = (ids.of(claim.id), ids.failed.get(&claim.id.shard));
-        let (mut held, mut refused) = (Vec::new(), Vec::new());
-        for mut entry in entries {
-            if let Some(error) = failed {
-                refused.push((entry, Err(error.clone())));
-            } else if self.databases.index_of(entry.event.execution_id) != row.shard {
-                refused.push((entry, Err(other_execution().into())));
-            } else {
-                let claim = Ref { outbox_id: row.number, lease_token: claim.lease };
-                Arc::make_mut(&mut entry.event).claim = Some(claim);
-                held.push(entry);
-            }
-        }
-        (held, refused)
     }
 
     /// Inserts events of one shard, together with those of concurrent calls. Events with values of other columns are
