@@ -30,6 +30,20 @@ test("the command palette opens a view by name", async ({ console, page }) => {
   await expect(console.title).toHaveText("Events");
 });
 
+test("a key that is pressed while the command palette closes opens it again", async ({ console, page }) => {
+  await console.open("/", "Overview");
+  await console.search("events");
+  await page.evaluate(() => {
+    const press = (key: string, ctrlKey: boolean) =>
+      document.activeElement?.dispatchEvent(new KeyboardEvent("keydown", { key, code: key, ctrlKey, bubbles: true, cancelable: true }));
+    press("Escape", false);
+    press("k", true);
+  });
+  await expect(page.getByRole("dialog")).toBeVisible();
+  await page.keyboard.press("Enter");
+  await expect(console.title).toHaveText("Events");
+});
+
 test("an id in the command palette leads to its object, and a path to its executions", async ({ console, page }) => {
   const execution = await execute(console.url);
   await console.open("/", "Overview");

@@ -9,7 +9,7 @@ use noetl_domain::shard::ShardMap;
 use noetl_testkit::mover::{buckets, moved};
 use noetl_testkit::outbox::{NO_RELAY, reference};
 use noetl_testkit::worker::{event, event_with};
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, Server, TokenFile, eventually};
 use serde_json::{Value, json};
 
 /// Starts an execution, and claims its entry for a second. Returns the execution and the reference to the claim.
@@ -153,4 +153,38 @@ async fn a_claim_of_before_a_move_of_its_bucket_still_stores_events() {
         assert_eq!(outcome(&payload), json!([1, 0, settle, [], []]), "{payload}");
         next += 1;
     }
+}
+
+#[tokio::test]
+async fn a_claim_belongs_to_its_tenant_and_only_callers_that_may_settle_can_settle_with_it() {
+    const PROJECT: &str = "mutation($input: ProjectEventsInput!) { projectEvents(input: $input) {
+        projected settled userErrors { code field } } }";
+    let tokens = TokenFile::new();
+    let of = |role, tenant| tokens.add(&["--role", role, "--tenant", tenant, "--subject", role]);
+    let (owner, importer, foreign) = (of("worker", "acme"), of("importer", "acme"), of("worker", "globex"));
+    let admin = tokens.add(&["--role", "admin", "--subject", "root"]);
+    let deployment = Deployment::start(1).await;
+    let (name, path) = tokens.setting();
+    let server = deployment.replica_with(&[NO_RELAY, (name, &path)]).await;
+    let entry = "mutation { registerCatalogEntry(input: {path: \"run\", content: \"kind: playbook\"}) { userErrors { code } } }";
+    server.send_as(&admin, entry, Value::Null).await;
+    let started = "mutation {
+        execute(input: {entry: {path: \"run\"}}) { executionId }
+        claimOutbox(input: {select: {all: true}}) { claims { id: entryId lease } } }";
+    let started = server.send_as(&owner, started, Value::Null).await;
+    let execution: i64 = started["data"]["execute"]["executionId"].as_str().unwrap().parse().unwrap();
+    let input = |offset: i64, settle: bool| {
+        let claim = &started["data"]["claimOutbox"]["claims"][0];
+        json!({ "input": { "claim": claim, "settle": settle, "events": [event(execution, execution + offset)] } })
+    };
+    let stale = server.send_as(&foreign, PROJECT, input(10, true)).await;
+    let refused = json!({ "projected": 0, "settled": false,
+        "userErrors": [{ "code": "STALE_LEASE", "field": ["claim"] }] });
+    assert_eq!(stale["data"]["projectEvents"], refused, "{stale}");
+    let forbidden = server.send_as(&importer, PROJECT, input(10, true)).await;
+    assert_eq!(forbidden["errors"][0]["extensions"]["code"], "FORBIDDEN", "{forbidden}");
+    let stored = server.send_as(&importer, PROJECT, input(10, false)).await;
+    assert_eq!(stored["data"]["projectEvents"], json!({ "projected": 1, "settled": false, "userErrors": [] }));
+    let settled = server.send_as(&owner, PROJECT, input(11, true)).await;
+    assert_eq!(settled["data"]["projectEvents"], json!({ "projected": 1, "settled": true, "userErrors": [] }));
 }

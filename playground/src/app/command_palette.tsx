@@ -39,20 +39,15 @@ interface Found {
 
 const NOTHING: Found = { targets: [], error: null, errors: [], unavailableShards: [] };
 
-export default function CommandPalette({ onClose }: { onClose: () => void }) {
+/** Opens when the number of the user's requests for it changes. Only the library's store says whether it is open. */
+export default function CommandPalette({ requests }: { requests: number }) {
   const [query, setQuery] = useState("");
   const { targets, error, ...missing } = useFound(query.trim());
   const complete = !error && missing.errors.length === 0 && missing.unavailableShards.length === 0;
   const navigate = useNavigate();
-  useEffect(() => spotlight.open(), []);
+  useEffect(() => spotlight.open(), [requests]);
   return (
-    <Spotlight.Root
-      query={query}
-      onQueryChange={setQuery}
-      onSpotlightClose={onClose}
-      shortcut={null}
-      attributes={{ content: { "aria-label": NAME } }}
-    >
+    <Spotlight.Root query={query} onQueryChange={setQuery} shortcut={null} attributes={{ content: { "aria-label": NAME } }}>
       <Spotlight.Search placeholder={NAME} aria-label={NAME} />
       <Spotlight.ActionsList>
         {targets.map((target) => (

@@ -3,7 +3,7 @@
 import { AppShell, Burger, Group, Text, VisuallyHidden } from "@mantine/core";
 import { useDisclosure, useHotkeys } from "@mantine/hooks";
 import { Outlet, useLocation } from "@tanstack/react-router";
-import { Fragment, lazy, Suspense, useEffect, useRef, useSyncExternalStore } from "react";
+import { Fragment, lazy, Suspense, useEffect, useReducer, useRef, useSyncExternalStore } from "react";
 
 import { signInState, subscribeSignIn } from "../api/token";
 import { ConnectionState } from "./connection_state";
@@ -17,8 +17,8 @@ const CommandPalette = lazy(() => import("./command_palette"));
 
 export function Shell() {
   const [menuOpened, menu] = useDisclosure(false);
-  const [paletteOpened, palette] = useDisclosure(false);
-  useHotkeys([["mod+K", palette.open]], []);
+  const [paletteRequests, countRequest] = useReducer((count: number) => count + 1, 0);
+  useHotkeys([["mod+K", countRequest]], []);
   const { session } = useSyncExternalStore(subscribeSignIn, signInState);
   const main = useFocusOfNewView(menu.close);
   return (
@@ -48,7 +48,7 @@ export function Shell() {
           </Group>
           <Group gap="xs" wrap="nowrap">
             <ConnectionState />
-            <PaletteButton onClick={palette.open} />
+            <PaletteButton onClick={countRequest} />
             <UserMenu />
           </Group>
         </Group>
@@ -62,9 +62,9 @@ export function Shell() {
         </Fragment>
       </AppShell.Main>
       <Announcement />
-      {paletteOpened && (
+      {paletteRequests > 0 && (
         <Suspense>
-          <CommandPalette onClose={palette.close} />
+          <CommandPalette requests={paletteRequests} />
         </Suspense>
       )}
     </AppShell>

@@ -220,10 +220,15 @@ pub(super) struct GivenIds {
 impl BatchOutcome {
     pub(super) fn new(given: &[GivenIds], outcome: Result<Projected, ServiceError>) -> Result<Self> {
         let (projected, mut user_errors) = result_or_user_error(outcome)?;
-        let (outcome, settled) = projected.map(|done| (done.outcome, done.settled)).unzip();
-        let settled =
-            settled.unwrap_or(Ok(false)).map_err(|error| user_errors.push(item_error(error))).unwrap_or(false);
-        let IngestOutcome { projected, duplicates, rejected } = outcome.unwrap_or_default();
+        let Projected { outcome, settled } = projected.unwrap_or_default();
+        let IngestOutcome { projected, duplicates, rejected } = outcome;
+        let settled = match settled {
+            Ok(settled) => settled,
+            Err(error) => {
+                user_errors.push(item_error(error));
+                false
+            }
+        };
         let rejected = rejected.into_iter().map(|(index, error)| {
             let GivenIds { event: event_id, execution: execution_id } = given.get(index).cloned().unwrap_or_default();
             let user_errors = vec![item_error(error).of_item("events", index)];
@@ -263,12 +268,18 @@ pub(super) struct ProjectEvents {
     pub(super) settle: bool,
 }
 
-/// Result of a batch that was carried out.
+/// Result of a batch.
 #[derive(Debug)]
 pub(super) struct Projected {
     outcome: IngestOutcome,
     /// Whether the entry of the claim was settled, or the reason it was not.
     settled: Result<bool, ServiceError>,
+}
+
+impl Default for Projected {
+    fn default() -> Self {
+        Self { outcome: IngestOutcome::default(), settled: Ok(false) }
+    }
 }
 
 impl ProjectEvents {

@@ -5,6 +5,7 @@ mod cancel_payloads;
 pub mod current;
 pub mod dedup;
 pub mod inputs;
+pub mod lists;
 pub mod live;
 pub mod loaders;
 pub mod mutation;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_graphql::{ComplexObject, Context, Result};
 
+use super::lists::{ExecutionConnection, ExecutionList, ExecutionsOf, executions};
 use super::loaders::{EntryExecutionsKey, ExecutionsPage};
-use super::types::{ExecutionConnection, ExecutionList, ExecutionsOf, executions};
 use crate::access::{READ, scope};
 use crate::catalog::types::CatalogEntry;
 use crate::connection::PageArguments;

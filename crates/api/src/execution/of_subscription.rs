@@ -3,7 +3,7 @@
 use async_graphql::{ComplexObject, Context, Result};
 
 use super::inputs::ExecutionFilter;
-use super::types::{ExecutionConnection, children};
+use super::lists::{ExecutionConnection, children};
 use crate::access::READ;
 use crate::connection::PageArguments;
 use crate::subscription::types::SourceSubscription;

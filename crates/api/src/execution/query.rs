@@ -6,8 +6,9 @@ use async_graphql::{Context, ID, Object, Result};
 
 use super::dedup::DedupClaim;
 use super::inputs::{ExecutionFilter, ExecutionMoment};
+use super::lists::{ExecutionConnection, ExecutionList, ExecutionsOf, executions};
 use super::stats::ExecutionStats;
-use super::types::{Execution, ExecutionConnection, ExecutionList, ExecutionsOf, executions};
+use super::types::Execution;
 use crate::access::{READ, scope};
 use crate::connection::PageArguments;
 use crate::context::Services;

@@ -1,57 +1,45 @@
-//! Executions, and lists of them.
+//! Executions.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::Arc;
 
-use async_graphql::dataloader::Loader;
 use async_graphql::{Context, ID, Lookahead, Object, Result, Union};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::current::CurrentExecution;
-use super::inputs::ExecutionFilter;
-use super::loaders::{
-    ChildrenKey, ChildrenTotalKey, EndKey, EntryTotalKey, ExecutionKey, ExecutionsPage, OutdatedKey, ResultKey,
-    StateKey, WorkloadKey,
-};
+use super::lists::{ExecutionConnection, children};
+use super::loaders::{ExecutionKey, ResultKey, StateKey, WorkloadKey};
 use super::state::{ExecutionProgress, ProjectionSnapshot, StepConnection};
 use super::status::ExecutionStatus;
-use crate::access::{READ, scope};
+use crate::access::READ;
 use crate::catalog::types::CatalogEntry;
-use crate::connection::{Countable, PageArguments, connection, selects_item_field, time_cursor};
+use crate::connection::PageArguments;
 use crate::context::Services;
 use crate::errors::field_error;
 use crate::event::inputs::{EventFilter, EventOrder};
 use crate::event::loaders::HeadKey;
 use crate::event::log::log;
 use crate::event::types::EventConnection;
-use crate::loaders::{BatchLoader, Loaders};
+use crate::loaders::BatchLoader;
 use crate::plain::{Plain, PlainValue, Reader};
 use crate::scalars::{BigInt, Json, JsonText, show_id};
 use crate::subscription::types::SourceSubscription;
 use crate::trace::TraceContext;
-use noetl_domain::cursor::CursorKind;
 use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
-use noetl_domain::list_position::ListPosition;
-use noetl_domain::page::{Page, Total};
-use noetl_domain::shard::ShardIndex;
-use noetl_domain::tenant::Scope;
 use noetl_domain::trace_context as domain;
 use noetl_domain::workflow::End;
 use noetl_storage::events::FirstEvent;
-use noetl_storage::execution_lists;
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::snapshots::Projected;
 use noetl_use_cases::error::ServiceError;
 
 /// Fields that change with the log and that the list's row has too.
-const ROW_FIELDS: [&str; 3] = ["status", "statusText", "endedAt"];
+pub(super) const ROW_FIELDS: [&str; 3] = ["status", "statusText", "endedAt"];
 /// Fields that change with the log and that are read from the state.
-const STATE_FIELDS: [&str; 6] = ["result", "eventCount", "progress", "context", "snapshot", "steps"];
+pub(super) const STATE_FIELDS: [&str; 6] = ["result", "eventCount", "progress", "context", "snapshot", "steps"];
 
 /// Parent of an execution: the object that started it.
 #[derive(Debug, Clone, Union)]
@@ -117,8 +105,13 @@ impl Execution {
         Self { row, moment: Moment::WithReason(end.error) }
     }
 
+    /// Returns an execution that has not ended, and whose row shows its whole log.
+    pub(super) const fn open(row: ExecutionRow) -> Self {
+        Self { row, moment: Moment::WithReason(None) }
+    }
+
     /// Returns the execution in the state that a loader returned for it.
-    fn in_loaded(self, state: Option<std::result::Result<Arc<Projected>, ServiceError>>) -> Self {
+    pub(super) fn in_loaded(self, state: Option<std::result::Result<Arc<Projected>, ServiceError>>) -> Self {
         match state {
             Some(Ok(projected)) => self.in_state(projected),
             Some(Err(error)) => Self { moment: Moment::Unreadable(error), ..self },
@@ -154,6 +147,11 @@ impl Execution {
         let state = async { Ok(loader.load_one(StateKey(id)).await.unwrap_or_else(|error| Some(Err(error)))) };
         let (row, state) = futures::try_join!(row, state)?;
         Ok(row.map(|row| Self::unread(row).in_loaded(state)))
+    }
+
+    /// Returns its row, with the status and the end of its moment.
+    pub(super) const fn row(&self) -> &ExecutionRow {
+        &self.row
     }
 
     fn key(&self) -> Id {
@@ -416,133 +414,3 @@ impl Execution {
         log(ctx, self.key(), filter, order, &page).await.map(Some)
     }
 }
-
-/// Returns a page of the executions that a source subscription or execution started.
-pub async fn children(
-    ctx: &Context<'_>,
-    parent: Id,
-    filter: Option<ExecutionFilter>,
-    page: &PageArguments,
-) -> Result<ExecutionConnection> {
-    let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
-    let filter = filter.unwrap_or_default().resolve(ctx, "filter").await.map_err(field_error)?;
-    let list = ExecutionList { of: ExecutionsOf::Parent(parent), filter: filter.clone(), scope: scope(ctx)? };
-    let key = ChildrenKey { parent, filter, request };
-    let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
-    let ExecutionsPage { page, unavailable } = found.unwrap_or_default();
-    Ok(executions(ctx, list, Arc::unwrap_or_clone(page), unavailable).await)
-}
-
-/// Returns the connection for a page of executions. Executions that do not match the filter any more are left out.
-pub async fn executions(
-    ctx: &Context<'_>,
-    list: ExecutionList,
-    page: Page<ExecutionRow>,
-    unavailable: Vec<ShardIndex>,
-) -> ExecutionConnection {
-    let cursor = |position: ListPosition| time_cursor(CursorKind::Execution, position);
-    let bounds = page.items.first().zip(page.items.last()).map(|(first, last)| (first.position(), last.position()));
-    let items = in_their_moments(ctx, page.items).await;
-    let may_have_left = list.filter.can_stop_matching();
-    let items = items.into_iter().filter(|one| !may_have_left || list.filter.matches(&one.row)).collect();
-    let page = Page { items, has_next: page.has_next, has_previous: page.has_previous };
-    let item_cursor = move |execution: &Execution| cursor(execution.row.position());
-    let connection = ExecutionConnection::new(list, page, unavailable, |execution| execution, item_cursor);
-    connection.between(bounds.map(|(first, last)| (cursor(first), cursor(last))))
-}
-
-/// Returns executions of a list in the moments that their selected fields need. The list follows the logs after a moment,
-/// so a row of an execution that has not ended is compared with its log, and the state is read if the row lacks events. The
-/// row of one that has ended is its state, unless other fields of the state are selected.
-async fn in_their_moments(ctx: &Context<'_>, rows: Vec<ExecutionRow>) -> Vec<Execution> {
-    let selects = |fields: &[&str]| fields.iter().any(|field| selects_item_field(ctx, field));
-    let (of_state, reason) = (selects(&STATE_FIELDS), selects(&["error"]));
-    let Some(loader) = ctx.data_opt::<BatchLoader>().filter(|_| of_state || reason || selects(&ROW_FIELDS)) else {
-        return rows.into_iter().map(Execution::unread).collect();
-    };
-    let (mut ends, mut outdated) = (HashMap::new(), HashMap::new());
-    if !of_state {
-        let (ended, open): (Vec<_>, Vec<_>) =
-            rows.iter().partition(|row| Status::from_stored(&row.status).is_terminal());
-        let ended = ended.into_iter().filter(|_| reason).map(|row| EndKey(Id::new(row.execution_id)));
-        let open = open.into_iter().map(|row| OutdatedKey(row.clone()));
-        (ends, outdated) = tokio::join!(each(loader, ended.collect()), each(loader, open.collect()));
-    }
-    let needs_state = |row: &ExecutionRow| match outdated.get(&OutdatedKey(row.clone())) {
-        Some(outdated) => !matches!(outdated, Ok(false)),
-        // The end of an execution is not in its log if its only step has failed.
-        None => of_state || (reason && !ends.contains_key(&EndKey(Id::new(row.execution_id)))),
-    };
-    let keys = rows.iter().filter(|row| needs_state(row)).map(|row| StateKey(Id::new(row.execution_id)));
-    let states = each(loader, keys.collect()).await;
-    let in_moment = |row: ExecutionRow| {
-        let id = Id::new(row.execution_id);
-        match (ends.get(&EndKey(id)), states.get(&StateKey(id))) {
-            (Some(Ok(end)), _) => Execution::unread(row).with_end(end.clone()),
-            (Some(Err(error)), _) => Execution { row, moment: Moment::Unreadable(error.clone()) },
-            (None, None) if !needs_state(&row) && outdated.contains_key(&OutdatedKey(row.clone())) => {
-                Execution { row, moment: Moment::WithReason(None) }
-            }
-            (None, state) => Execution::unread(row).in_loaded(state.cloned()),
-        }
-    };
-    rows.into_iter().map(in_moment).collect()
-}
-
-/// Loads values, each with its own error. Fields report the errors.
-async fn each<K, V>(loader: &BatchLoader, keys: Vec<K>) -> HashMap<K, std::result::Result<V, ServiceError>>
-where
-    K: Send + Sync + Hash + Eq + Clone + 'static,
-    V: Send + Sync + Clone + 'static,
-    Loaders: Loader<K, Value = std::result::Result<V, ServiceError>, Error = ServiceError>,
-{
-    if keys.is_empty() {
-        return HashMap::new();
-    }
-    match loader.load_many(keys.clone()).await {
-        Ok(found) => found,
-        Err(error) => keys.into_iter().map(|key| (key, Err(error.clone()))).collect(),
-    }
-}
-
-/// Owner of the executions of a list.
-#[derive(Debug, Clone, Copy)]
-pub enum ExecutionsOf {
-    /// The list has all executions.
-    All,
-    /// The list has the executions that a source subscription or execution started.
-    Parent(Id),
-    /// The list has the executions of a catalog entry.
-    Entry(Id),
-}
-
-/// A list of executions.
-#[derive(Debug)]
-pub struct ExecutionList {
-    /// Owner of the executions.
-    pub of: ExecutionsOf,
-    /// Conditions of the list.
-    pub filter: execution_lists::ExecutionFilter,
-    /// Data that the caller may read.
-    pub scope: Scope,
-}
-
-impl Countable for ExecutionList {
-    async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
-        match self.of {
-            ExecutionsOf::Parent(parent) => {
-                let key = ChildrenTotalKey { parent, filter: self.filter.clone(), limit };
-                Ok(ctx.data_unchecked::<BatchLoader>().load_one(key).await?.unwrap_or(Total::of(0, limit)))
-            }
-            ExecutionsOf::Entry(entry) => {
-                let key = EntryTotalKey { entry: entry.get(), limit };
-                Ok(ctx.data_unchecked::<BatchLoader>().load_one(key).await?.unwrap_or(Total::of(0, limit)))
-            }
-            ExecutionsOf::All => {
-                ctx.data_unchecked::<Services>().executions.total(&self.filter, limit, &self.scope).await
-            }
-        }
-    }
-}
-
-connection!(ExecutionConnection, ExecutionEdge, Execution, ExecutionList);

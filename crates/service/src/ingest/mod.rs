@@ -26,7 +26,7 @@ use noetl_runtime::coalesce::Coalescer;
 use noetl_runtime::wake::WakeUps;
 use noetl_storage::ingest::{NewEvent, OtherColumns, Writer};
 use noetl_storage::lock_wait::LockWait;
-use noetl_storage::outbox::Ref;
+use noetl_storage::outbox::{self, Ref};
 use noetl_storage::pools::{Database, Databases};
 use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
 use noetl_use_cases::ingest::{Batch, Draft, EventDraft, IngestOutcome, MAX_EVENTS, ProjectEvents};
@@ -131,34 +131,56 @@ impl Ingest {
     }
 
     /// Inserts events under a claim. Its row may move to another shard meanwhile: for a moment, the map has the new shard and
-    /// the old one does not know the row's new id, or the map is of before. So events that do not find the row are
-    /// inserted again if the row is not on their shard.
+    /// the old one does not know the row's new id, or the map is of before. So events of the row's execution that do not
+    /// find the row are inserted again.
     async fn insert_under_claim(&self, entries: Vec<Entry>, claim: ClaimRef, caller: &Caller) -> Outcomes {
+        let failed = |entries: Vec<Entry>, error: &ServiceError| -> Outcomes {
+            entries.into_iter().map(|entry| (entry, Err(error.clone()))).collect()
+        };
         let ids = current_ids(&self.databases, [claim.id]).await;
-        let mut row = ids.of(claim.id);
-        if let Some(error) = ids.failed.into_values().next() {
-            return entries.into_iter().map(|entry| (entry, Err(error.clone()))).collect();
+        if let Some(error) = ids.failed.values().next() {
+            return failed(entries, error);
         }
-        let begun = Instant::now();
+        let (mut row, begun) = (ids.of(claim.id), Instant::now());
         let mut outcomes = self.insert_with_row(entries, row, claim.lease, caller).await;
         while outcomes.iter().any(missed) && begun.elapsed() < MOVE_WAIT {
-            let map = self.databases.map();
-            let followed = followed_ids(&self.databases, [claim.id]).await.of(claim.id);
-            let is_elsewhere = |(entry, _): &(Entry, Outcome)| map.shard_of(entry.event.execution_id) != followed.shard;
             let (again, done): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(missed);
-            if again.iter().any(is_elsewhere) && (map.has_moves() || followed != claim.id) {
+            outcomes = done;
+            let map = self.databases.map();
+            let (followed, execution) = match self.row_of(claim).await {
+                Ok(found) => found,
+                Err(error) => {
+                    outcomes.extend(failed(again.into_iter().map(|(entry, _)| entry).collect(), &error));
+                    break;
+                }
+            };
+            let is_moving = |(entry, _): &(Entry, Outcome)| {
+                let of = entry.event.execution_id;
+                execution == Some(of) && map.shard_of(of) != followed.shard
+            };
+            if again.iter().any(is_moving) {
                 self.databases.request_new_map();
                 let _ = timeout(MOVE_PAUSE, self.databases.map_changed(map.version())).await;
             } else if followed == row {
-                outcomes = done.into_iter().chain(again).collect();
+                outcomes.extend(again);
                 break;
             }
             row = followed;
-            outcomes = done;
             let again = again.into_iter().map(|(entry, _)| entry).collect();
             outcomes.extend(self.insert_with_row(again, row, claim.lease, caller).await);
         }
         outcomes
+    }
+
+    /// Returns the current id of a claim's row, and the execution of the row.
+    async fn row_of(&self, claim: ClaimRef) -> Result<(OutboxId, Option<Id>), ServiceError> {
+        let ids = followed_ids(&self.databases, [claim.id]).await;
+        let row = ids.of(claim.id);
+        if let Some(error) = ids.failed.into_values().next() {
+            return Err(error);
+        }
+        let execution = outbox::execution_of(&self.databases.shards()[usize::from(row.shard)], row.number).await?;
+        Ok((row, execution))
     }
 
     /// Inserts events under a lease on an outbox row. Those of other shards are of other executions.

@@ -46,6 +46,14 @@ pub async fn forwarded(shard: &Database, ids: &[i64]) -> Result<Vec<Forwarded>, 
     Ok(forwarded.collect())
 }
 
+/// Returns the execution of a row; `None`: the shard does not have the row, or the row has no execution.
+#[tracing::instrument(level = "debug", name = "sql.outbox.execution_of", skip_all, fields(database = %shard.name(), row = id))]
+pub async fn execution_of(shard: &Database, id: i64) -> Result<Option<Id>, StorageError> {
+    let execution = sqlx::query_scalar!("SELECT execution_id FROM noetl.outbox WHERE outbox_id = $1", id);
+    let execution = shard.run(execution.fetch_optional(shard.planned_once())).await?;
+    Ok(execution.flatten().map(Id::new))
+}
+
 /// Returns up to `limit` of the forwards of the ids after an id, in order.
 #[tracing::instrument(level = "debug", name = "sql.outbox.forwards", skip_all, fields(database = %shard.name()))]
 pub async fn forwards(shard: &Database, after: i64, limit: i64) -> Result<Vec<Forward>, StorageError> {
