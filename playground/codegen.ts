@@ -25,7 +25,7 @@ const config: CodegenConfig = {
     enumType: "string-literal",
     skipTypename: true,
     defaultScalarType: "unknown",
-    scalars: { ID: "string", BigInt: "string", DateTime: "string", Timestamp: "string", Seconds: "number", JSON: "unknown" },
+    scalars: { ID: "string", BigInt: "string", DateTime: "string", JSON: "unknown" },
     avoidOptionals: { field: true },
     dedupeFragments: true,
   },

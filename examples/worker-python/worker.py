@@ -49,7 +49,7 @@ class Worker:
 
     async def handle(self, entry: dict[str, Any]) -> None:
         """Runs the execution of a claimed entry, and settles the entry."""
-        lease = {"id": entry["entryId"], "lease": entry["lease"]}
+        lease = {"entryId": entry["entryId"], "lease": entry["lease"]}
         try:
             await self.run(entry["executionId"], lease)
         except Refused as refusal:

@@ -13,7 +13,7 @@ const config: CodegenConfig = {
         useTypeImports: true,
         enumsAsTypes: true,
         defaultScalarType: "unknown",
-        scalars: { ID: "string", BigInt: "string", DateTime: "string", Timestamp: "string", Seconds: "number" },
+        scalars: { ID: "string", BigInt: "string", DateTime: "string" },
       },
     },
   },

@@ -41,8 +41,10 @@ export async function withoutInbox(url: string): Promise<void> {
     { path: INBOX },
   );
   if (found.subscription && found.subscription.status !== "DEACTIVATED") {
-    await graphql(url, `mutation ($id: ID!) { deactivateSubscription(input: { id: $id }) { userErrors { code } } }`, {
-      id: found.subscription.id,
-    });
+    await graphql(
+      url,
+      `mutation ($id: ID!) { deactivateSubscription(input: { subscriptionId: $id }) { userErrors { code } } }`,
+      { id: found.subscription.id },
+    );
   }
 }

@@ -30,7 +30,7 @@ export async function deadLetters(
   while (claims.length < count) {
     claims.push(...(await claimWhileWritten(url, token)));
   }
-  const failures = claims.map(({ entryId, lease }) => ({ id: entryId, lease, error }));
+  const failures = claims.map(({ entryId, lease }) => ({ entryId, lease, error }));
   await graphql(url, FAIL, { failures }, token);
   return claims.map(({ entryId, executionId }) => ({ id: `outbox-${entryId}`, executionId }));
 }

@@ -48,7 +48,8 @@ test("a started execution appears in the list, and its row changes when it is ca
   await expect(page.getByRole("status", { name: "List" })).toHaveText("Live");
   const id = await idle(console.url);
   await expect(rowOf(page, id)).toContainText("Pending");
-  await graphql(console.url, `mutation ($id: ID!) { cancelExecution(input: { id: $id }) { cancelled } }`, { id });
+  const cancel = `mutation ($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled } }`;
+  await graphql(console.url, cancel, { id });
   await expect(rowOf(page, id)).toContainText("Cancelled");
 });
 
@@ -60,6 +61,7 @@ test("the server filters the list, the filter is in the address, and a saved vie
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(new RegExp(`parent=${parent}`));
   await expect(page.getByText("No execution matches the filter")).toBeVisible();
+  await expect(page.getByRole("status", { name: "List" })).toHaveText("Live");
 
   await page.getByRole("button", { name: "Saved views" }).click();
   await page.getByLabel("Name of the current filter").fill("Children");

@@ -42,7 +42,6 @@ use noetl_api::scalars::{DATE_TIME, JSON};
 use noetl_api::schema::{self, ControlPlane};
 use noetl_api::server::settings::ServerSetting;
 use noetl_auth::oidc::SignIn;
-use noetl_domain::tenant::Scope;
 use noetl_feed::read::hub::Hub;
 use noetl_runtime::stalls::Stalls;
 use noetl_runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
@@ -334,7 +333,7 @@ fn probes(services: &Housekeeping, draining: CancellationToken, stalls: Stalls, 
 }
 
 async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, NoShardAvailable> {
-    let stats = outbox.backlog(&Scope::Unrestricted).await.map_err(|error| {
+    let stats = outbox.backlog().await.map_err(|error| {
         tracing::warn!(%error, "could not count the outbox");
         NoShardAvailable
     })?;

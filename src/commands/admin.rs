@@ -197,7 +197,7 @@ impl Executions {
                     execution { id status path startedAt endedAt error } cancelled complete
                     userErrors { message retryable } } }"
                     .to_owned(),
-                variables: json!({ "input": { "id": id, "cascade": cascade, "reason": reason } }),
+                variables: json!({ "input": { "executionId": id, "cascade": cascade, "reason": reason } }),
                 rows: "/execution",
                 columns,
                 ..Request::default()
@@ -267,7 +267,7 @@ impl Subscriptions {
             SubscriptionAction::Deactivate(of) => ("deactivate", of.id),
         };
         let query = format!(
-            "mutation Transition($id: ID!) {{ done: {action}Subscription(input: {{id: $id}}) {{
+            "mutation Transition($id: ID!) {{ done: {action}Subscription(input: {{subscriptionId: $id}}) {{
                 subscription {{ id status path shard registeredAt updatedAt }} userErrors {{ message retryable }} }} }}"
         );
         let variables = json!({ "id": id });

@@ -45,7 +45,8 @@ its cause is in the server's log only.
 
 A mutation returns its rejections in `userErrors`, with these codes in `code`. The failure of a shard
 (`SHARD_UNAVAILABLE`, `TIMEOUT`) and the failure of one item of several (`INTERNAL`) are there too. A query has no `userErrors`, so
-it returns errors as entries of `errors[]` with the code in `extensions.code`.
+it returns errors as entries of `errors[]` with the code in `extensions.code`. `retryable` of a user error, and
+`extensions.retryable` of an entry of `errors[]`, say whether the same request may succeed later.
 
 | code | meaning | retry the same request | what to do |
 |---|---|---|---|
@@ -221,5 +222,11 @@ mod tests {
             used.iter().filter(|code| !rejections.contains(*code) && !faults.contains(*code)).collect();
         assert!(unlisted.is_empty(), "these codes are not in docs/errors.md: {unlisted:?}");
         assert!(faults.is_subset(&used), "these codes are never used: {:?}", faults.difference(&used));
+        let of_rejections = RejectionCode::all().map(|code| (code.name(), code.is_retryable()));
+        let of_fields = FIELD_ERROR_CODES.iter().map(|code| (code.name, code.retryable));
+        let retryable: BTreeSet<&str> =
+            of_rejections.chain(of_fields).filter(|code| code.1).map(|code| code.0).collect();
+        let of_shards = ["SHARD_UNAVAILABLE", "STREAM_UNAVAILABLE"];
+        assert_eq!(retryable, of_shards.into_iter().chain(graphql_transport::RETRYABLE).collect());
     }
 }

@@ -118,7 +118,7 @@ fn meta(n: usize) -> Value {
 
 fn input(n: usize) -> Value {
     json!({ "executionId": "7", "eventId": n.to_string(), "type": "call.done", "nodeName": "extract",
-            "status": "COMPLETED", "timestamp": "2026-01-31T12:00:00Z", "durationSeconds": 0.25,
+            "status": "COMPLETED", "createdAt": "2026-01-31T12:00:00Z", "durationSeconds": 0.25,
             "context": context(n), "result": result(n), "meta": meta(n) })
 }
 

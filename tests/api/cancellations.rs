@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const SHARDS: u16 = 2;
 const CANCEL: &str = "mutation($input: CancelExecutionInput!) { cancelExecution(input: $input) {
     execution { id status } cancelled complete unavailableShards
-    results { id cancelled execution { status error } userErrors { code } } userErrors { code field } } }";
+    results { executionId cancelled execution { status error } userErrors { code } } userErrors { code field } } }";
 
 async fn started() -> (Deployment, Server) {
     let deployment = Deployment::start(SHARDS.into()).await;
@@ -26,7 +26,7 @@ async fn start(server: &Server, parent: Option<&str>) -> String {
 }
 
 async fn cancel(server: &Server, id: &str, cascade: bool) -> Value {
-    let input = json!({ "id": id, "reason": "enough", "cascade": cascade });
+    let input = json!({ "executionId": id, "reason": "enough", "cascade": cascade });
     server.data(CANCEL, json!({ "input": input })).await["cancelExecution"].take()
 }
 
@@ -47,7 +47,7 @@ async fn complete(deployment: &Deployment, id: &str) {
 
 fn cancelled_ids(payload: &Value) -> Vec<&str> {
     let results = payload["results"].as_array().unwrap().iter().filter(|result| result["cancelled"] == true);
-    results.map(|result| result["id"].as_str().unwrap()).collect()
+    results.map(|result| result["executionId"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn a_cascade_of_an_ended_execution_cancels_what_it_started() {
     let child = start(&server, Some(&root)).await;
     complete(&deployment, &root).await;
     let alone = cancel(&server, &root, false).await;
-    assert_eq!(alone["userErrors"], json!([{ "code": "INVALID_TRANSITION", "field": ["id"] }]));
+    assert_eq!(alone["userErrors"], json!([{ "code": "INVALID_TRANSITION", "field": ["executionId"] }]));
     let cascade = cancel(&server, &root, true).await;
     assert_eq!((&cascade["cancelled"], &cascade["userErrors"]), (&json!(false), &json!([])), "{cascade}");
     assert_eq!((&cascade["complete"], cancelled_ids(&cascade)), (&json!(true), vec![child.as_str()]));
@@ -239,7 +239,7 @@ async fn executions_of_a_shard_that_is_down_have_one_error_each() {
 }
 
 const CANCEL_ALL: &str = "mutation($input: CancelExecutionsInput!) { cancelExecutions(input: $input) {
-    results { index id cancelled execution { status } userErrors { code field } } complete unavailableShards
+    results { index executionId cancelled execution { status } userErrors { code field } } complete unavailableShards
     continueWith userErrors { code field } } }";
 
 async fn cancel_all(server: &Server, input: Value) -> Value {
@@ -294,7 +294,7 @@ async fn a_filter_and_all_select_only_executions_that_have_not_ended() {
     insert_children(&deployment, &parent, "RUNNING", 1_000_000, 501).await;
     let select = json!({ "filter": { "parentExecutionId": parent } });
     let many = "mutation($select: ExecutionSelector!) { it: cancelExecutions(input: { select: $select }) {
-        results { id } userErrors { message field } } }";
+        results { executionId } userErrors { message field } } }";
     let refused = server.data(many, json!({ "select": select })).await["it"].take();
     let message = "the selection has 1002 executions that have not ended; at most 1000 are allowed, so narrow it";
     assert_eq!(refused, json!({ "results": [], "userErrors": [{ "message": message, "field": ["select"] }] }));
@@ -311,7 +311,7 @@ async fn an_incomplete_selection_cancels_nothing() {
         assert_eq!(refused["userErrors"][0]["code"], "INVALID_INPUT", "{select}: {refused}");
     }
     let undefined = "mutation($path: String) { cancelExecutions(input: { select: { filter: { path: $path } } }) {
-        results { id } userErrors { code field } } }";
+        results { executionId } userErrors { code field } } }";
     let refused = server.data(undefined, json!({})).await["cancelExecutions"].take();
     assert_eq!((&refused["results"], &refused["userErrors"][0]["code"]), (&json!([]), &json!("INVALID_INPUT")));
     assert_eq!(status(&server, &id).await, "PENDING");

@@ -171,8 +171,9 @@ async fn catalog_lists_are_filtered_and_ordered_by_path_and_version() {
         entries.sort();
         entries
     };
-    let cases: [(Value, Vec<(String, u64)>); 14] = [
+    let cases: [(Value, Vec<(String, u64)>); 15] = [
         (Value::Null, all(&|_, _| true, true)),
+        (json!({ "latestOnly": null }), all(&|_, _| true, true)),
         (json!({ "latestOnly": false }), all(&|_, _| true, false)),
         (json!({ "pathPrefix": "a/1" }), all(&|_, path| path.starts_with("a/1"), true)),
         (json!({ "pathPrefix": "a_" }), all(&|_, path| path == "a_1", true)),

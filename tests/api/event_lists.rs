@@ -28,7 +28,7 @@ async fn with_events(server: &Server) {
             let kind = if n % 2 == 0 { "playbook.failed" } else { "playbook.completed" };
             let fields = json!({
                 "type": kind, "status": if n % 4 == 0 { "FAILED" } else { "DONE" }, "nodeName": format!("step{}", n % 5),
-                "timestamp": format!("2026-01-01T{:02}:{:02}:00Z", n / 60, n % 60), "error": format!("Attempt {n} failed"),
+                "createdAt": format!("2026-01-01T{:02}:{:02}:00Z", n / 60, n % 60), "error": format!("Attempt {n} failed"),
                 "tenantId": if n % 10 == 0 { "acme" } else { "default" },
             });
             event_with(1000 + n % 20, 1000 - n, &fields)

@@ -91,6 +91,39 @@ async fn a_late_failure_shows_in_all_fields_of_an_execution_whose_row_has_anothe
 }
 
 #[tokio::test]
+async fn the_reason_of_an_end_is_the_same_in_a_list_and_in_the_log() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&WITHOUT_PROJECTOR).await;
+    let places = [
+        json!({ "error": "column", "meta": { "error": "no" } }),
+        json!({ "meta": { "error": "meta" }, "result": { "error": "no" } }),
+        json!({ "result": { "error": "result", "context": { "error": "no" } } }),
+        json!({ "result": { "context": { "error": "tool", "result": { "error": "no" } } } }),
+        json!({ "result": { "context": { "result": { "error": "wrapped", "context": { "error": "no" } } } } }),
+        json!({ "result": { "context": { "result": { "context": { "error": "deepest" } } } }, "context": { "error": "no" } }),
+        json!({ "context": { "error": "context", "reason": "no" } }),
+        json!({ "result": { "context": { "reason": "reason" } }, "context": { "reason": "no" } }),
+    ];
+    let mut executions = Vec::new();
+    for mut failure in places {
+        let execution = server.start_execution().await;
+        failure["type"] = json!("playbook.failed");
+        write(&server, execution, 10, &failure).await;
+        executions.push(execution);
+    }
+    server.advance_projections(&executions).await;
+    let data = server.data("{ executions { nodes { error } } }", Value::Null).await;
+    let reasons = ["column", "meta", "result", "tool", "wrapped", "deepest", "context", "reason"];
+    let newest_first: Vec<Value> = reasons.iter().rev().map(|reason| json!({ "error": reason })).collect();
+    assert_eq!(data["executions"]["nodes"], json!(newest_first));
+    for (execution, reason) in executions.iter().zip(reasons) {
+        let query = "query($id: ID!) { execution(id: $id) { error } }";
+        let data = server.data(query, json!({ "id": execution.to_string() })).await;
+        assert_eq!(data["execution"]["error"], reason);
+    }
+}
+
+#[tokio::test]
 async fn a_page_leaves_out_executions_that_do_not_match_any_more_and_can_be_continued() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_with(&WITHOUT_PROJECTOR).await;
@@ -118,7 +151,7 @@ async fn a_page_is_not_older_than_its_live_subscription() {
     let id = execution.to_string();
     let all = "status endedAt steps { nodes { status } }";
     let polled = format!("query($id: ID!) {{ execution(id: $id) {{ {all} }} executions {{ nodes {{ {all} }} }} }}");
-    let one = format!("subscription($id: ID!) {{ executionUpdates(id: $id) {{ execution {{ {all} }} }} }}");
+    let one = format!("subscription($id: ID!) {{ executionUpdates(executionId: $id) {{ execution {{ {all} }} }} }}");
     let list = format!("subscription {{ executionListUpdates {{ kind execution {{ {all} }} }} }}");
     let mut live = [server.live(&one, json!({ "id": id })).await, server.live(&list, Value::Null).await];
     let mut shown = json!({ "status": "PENDING", "endedAt": null, "steps": { "nodes": [] } });

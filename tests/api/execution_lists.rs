@@ -1,5 +1,6 @@
 //! Filters and numbers of executions, and what an execution shows of its log.
 
+use chrono::{DateTime, TimeZone, Utc};
 use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::projections::insert_step_event;
 use noetl_testkit::{Deployment, Server, eventually};
@@ -41,12 +42,12 @@ async fn executions_are_filtered_by_path_version_end_id_and_dedup_key() {
     assert_eq!(ids(&server, json!({ "idPrefix": &below[..3] })).await, [&*below, &*second, &*first]);
     assert!(ids(&server, json!({ "idPrefix": format!("{below}0")[..19.min(below.len() + 1)] })).await.len() <= 1);
 
-    let cancel = "mutation($id: ID!) { cancelExecution(input: { id: $id }) { execution { endedAt } } }";
+    let cancel = "mutation($id: ID!) { cancelExecution(input: { executionId: $id }) { execution { endedAt } } }";
     let cancelled = server.data(cancel, json!({ "id": second })).await["cancelExecution"].take();
     let end = &cancelled["execution"]["endedAt"];
     assert_eq!(ids(&server, json!({ "endedAfter": "2020-01-01T00:00:00Z" })).await, [&*second]);
     assert!(ids(&server, json!({ "endedBefore": "2020-01-01T00:00:00Z" })).await.is_empty());
-    assert!(ids(&server, json!({ "endedAfter": end })).await.is_empty());
+    assert!(ids(&server, json!({ "endedBefore": end })).await.is_empty());
     for (filter, field) in [
         (json!({ "version": 1 }), "version"),
         (json!({ "path": "a", "version": 40_000 }), "version"),
@@ -60,6 +61,47 @@ async fn executions_are_filtered_by_path_version_end_id_and_dedup_key() {
         assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{response}");
         assert!(error["message"].as_str().unwrap().contains(field), "{response}");
         assert!(response["data"]["server"]["version"].is_string(), "{response}");
+    }
+}
+
+/// Returns the ids of the executions that a live list sends first, until it is complete.
+async fn live_ids(server: &Server, filter: &Value) -> Vec<String> {
+    let query = "subscription($filter: ExecutionFilter) { executionListUpdates(filter: $filter) { kind executionId } }";
+    let mut live = server.live(query, json!({ "filter": filter })).await;
+    let mut ids = Vec::new();
+    loop {
+        let item = live.next().await.expect("the live subscription continues")["executionListUpdates"].take();
+        if item["kind"] == "CAUGHT_UP" {
+            return ids;
+        }
+        assert_eq!(item["kind"], "CURRENT", "{item}");
+        ids.push(item["executionId"].as_str().unwrap().to_owned());
+    }
+}
+
+#[tokio::test]
+async fn an_execution_at_the_bound_of_a_time_is_after_it_and_not_before_it() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.feeds_begun().await;
+    let id = server.start_execution().await.to_string();
+    let cancel = "mutation($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled } }";
+    server.data(cancel, json!({ "id": id })).await;
+    let times = "query($id: ID!) { execution(id: $id) { startedAt endedAt } }";
+    let execution = server.data(times, json!({ "id": id })).await["execution"].take();
+    let stats = "query($filter: ExecutionFilter) { executionStats(filter: $filter) { total } }";
+    for (bound, time, found) in [
+        ("startedAfter", "startedAt", true),
+        ("startedBefore", "startedAt", false),
+        ("endedAfter", "endedAt", true),
+        ("endedBefore", "endedAt", false),
+    ] {
+        let filter = json!({ bound: execution[time] });
+        let expected = if found { vec![id.clone()] } else { Vec::new() };
+        assert_eq!(ids(&server, filter.clone()).await, expected, "{filter}");
+        assert_eq!(live_ids(&server, &filter).await, expected, "{filter}");
+        let total = server.data(stats, json!({ "filter": filter })).await["executionStats"]["total"].take();
+        assert_eq!(total, expected.len(), "{filter}");
     }
 }
 
@@ -106,7 +148,7 @@ async fn a_path_prefix_of_too_many_idle_paths_is_refused() {
         for query in [list, stats] {
             check_refusal(&found(query, filter).await);
         }
-        let updates = "subscription($filter: ExecutionFilter) { executionListUpdates(filter: $filter) { id } }";
+        let updates = "subscription($filter: ExecutionFilter) { executionListUpdates(filter: $filter) { kind } }";
         let errors = server.live(updates, json!({ "filter": filter })).await.errors().await;
         check_refusal(&json!({ "errors": errors }));
     }
@@ -190,6 +232,48 @@ async fn an_execution_shows_its_result_its_number_of_events_and_its_progress() {
     assert_eq!(ended, expected);
 }
 
+/// Inserts the events `$2` to `$3` of an execution whose step `a` fails, is tried again, and completes. The events happen
+/// some seconds after 12:00.
+const RETRIED: &str = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, meta, created_at)
+    SELECT $1, $1 + n, event_type, node, jsonb_build_object('command_id', command),
+           timestamp '2026-01-31 12:00' + seconds * interval '1 second'
+    FROM (VALUES (1, 0, 'playbook_started', NULL, NULL), (2, 1.5, 'step.enter', 'a', NULL),
+                 (3, 2, 'command.issued', 'a', 'one'), (4, 3, 'command.started', 'a', 'one'),
+                 (5, 10, 'command.failed', 'a', 'one'), (6, 11, 'command.issued', 'a', 'two'),
+                 (7, 20, 'command.started', 'a', 'two'), (8, 31.75, 'command.completed', 'a', 'two'),
+                 (9, 32, 'step.exit', 'a', NULL), (10, 40.25, 'playbook.completed', NULL, NULL)
+         ) AS event (n, seconds, event_type, node, command)
+    WHERE n BETWEEN $2 AND $3";
+
+#[tokio::test]
+async fn a_step_shows_its_last_start_and_steps_and_executions_show_how_long_they_took() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_without_projector().await;
+    let mut shard = deployment.shard(0).await;
+    let id = 1000_i64;
+    let query =
+        "query($id: ID!) { execution(id: $id) { durationSeconds steps { nodes { startedAt durationSeconds } } } }";
+    for (first, last, started, of_step, of_execution) in [
+        (1, 3, None, Value::Null, Value::Null),
+        (4, 6, Some(3), Value::Null, Value::Null),
+        (7, 9, Some(20), json!(30.5), Value::Null),
+        (10, 10, Some(20), json!(30.5), json!(40.25)),
+    ] {
+        let insert = sqlx::query(RETRIED).bind(id).bind(first).bind(last);
+        insert.execute(&mut shard).await.unwrap();
+        let shown = server.data(query, json!({ "id": id.to_string() })).await["execution"].take();
+        let step = &shown["steps"]["nodes"][0];
+        let time: Option<DateTime<Utc>> = serde_json::from_value(step["startedAt"].clone()).unwrap();
+        let expected = started.map(|second| Utc.with_ymd_and_hms(2026, 1, 31, 12, 0, second).unwrap());
+        assert_eq!((time, &step["durationSeconds"]), (expected, &of_step), "up to event {last}: {shown}");
+        assert_eq!(shown["durationSeconds"], of_execution, "up to event {last}: {shown}");
+    }
+    // The list has a row of its own.
+    server.advance_projections(&[id]).await;
+    let listed = server.data("{ executions { nodes { durationSeconds } } }", Value::Null).await;
+    assert_eq!(listed["executions"]["nodes"], json!([{ "durationSeconds": 40.25 }]));
+}
+
 #[tokio::test]
 async fn steps_of_an_execution_are_read_page_by_page() {
     let deployment = Deployment::start(0).await;
@@ -226,5 +310,5 @@ async fn steps_of_an_execution_are_read_page_by_page() {
     );
     let refused = server.send(&query, Value::Null).await.unwrap();
     let error = &refused["errors"][0]["extensions"];
-    assert_eq!(error, &json!({ "code": "INVALID_INPUT", "field": ["after"] }), "{refused}");
+    assert_eq!(error, &json!({ "code": "INVALID_INPUT", "field": ["after"], "retryable": false }), "{refused}");
 }

@@ -45,18 +45,18 @@ async fn transition_whose_expected_version_has_no_value_is_refused() {
     for action in ["activate", "pause", "resume", "drain", "deactivate"] {
         for (declared, guard, variables) in without_a_value("ID") {
             let query = format!(
-                "mutation {declared} {{ it: {action}Subscription(input: {{ id: \"{id}\", expectedLastEventId: {guard} }})
-                    {{ userErrors {{ code field }} }} }}"
+                "mutation {declared} {{ it: {action}Subscription(input: {{ subscriptionId: \"{id}\",
+                    expectedLastEventId: {guard} }}) {{ userErrors {{ code field }} }} }}"
             );
             check_refused(&server, &query, variables, "expectedLastEventId").await;
         }
-        let input = format!("{}SubscriptionInput!", noetl_testkit::capitalized(action));
         let query = format!(
-            "mutation($input: {input}) {{ it: {action}Subscription(input: $input) {{ userErrors {{ code field }} }} }}"
+            "mutation($input: SubscriptionTransitionInput!) {{ it: {action}Subscription(input: $input) {{
+                userErrors {{ code field }} }} }}"
         );
-        let null = json!({ "input": { "id": id, "expectedLastEventId": null } });
+        let null = json!({ "input": { "subscriptionId": id, "expectedLastEventId": null } });
         check_refused(&server, &query, null, "expectedLastEventId").await;
-        let of_another_log = json!({ "input": { "id": id, "expectedLastEventId": "event-5-7" } });
+        let of_another_log = json!({ "input": { "subscriptionId": id, "expectedLastEventId": "event-5-7" } });
         check_refused(&server, &query, of_another_log, "expectedLastEventId").await;
     }
     assert_eq!(deployment.table_digests().await, before);
@@ -72,7 +72,7 @@ async fn request_whose_dedup_has_no_value_starts_nothing() {
     let execution = server.execute(json!({ "path": "flow" })).await["execution"]["id"].take();
     let before = deployment.table_digests().await;
     let entry = "entry: { path: \"flow\" }";
-    let rerun = format!("id: {execution}");
+    let rerun = format!("executionId: {execution}");
     for (mutation, target) in [("execute", entry), ("rerunExecution", rerun.as_str())] {
         for (declared, guard, variables) in without_a_value("DedupInput") {
             let query = format!(

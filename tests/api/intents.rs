@@ -95,7 +95,8 @@ async fn an_activation_without_an_expected_event_follows_a_concurrent_deactivati
 /// Leaves the intent of an activation whose caller crashed. The sweeper ignores it until [`ripen`].
 async fn leave_intent(deployment: &Deployment, id: &str) {
     let mut doomed = deployment.replica_with(&[("NOETL_FAULT_POINT", "register.intended")]).await;
-    let activate = format!("mutation {{ activateSubscription(input: {{id: \"{id}\"}}) {{ subscription {{ id }} }} }}");
+    let activate =
+        format!("mutation {{ activateSubscription(input: {{subscriptionId: \"{id}\"}}) {{ subscription {{ id }} }} }}");
     assert!(doomed.send(&activate, Value::Null).await.is_err(), "the fault point was not reached");
     assert!(!doomed.ended().await.success());
     let young = "UPDATE noetl.subscription_registry SET updated_at = now() + interval '1 hour'";

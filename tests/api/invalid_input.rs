@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use noetl_testkit::{Deployment, Server, capitalized, execute_input};
+use noetl_testkit::{Deployment, Server, execute_input};
 use serde_json::{Map, Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -139,37 +139,32 @@ fn bad_transitions(known: &Known) -> Vec<BadMutation> {
     for action in ["activate", "pause", "resume", "drain", "deactivate"] {
         let mutation: &'static str = format!("{action}Subscription").leak();
         for id in NOT_IDS {
-            let expecting = json!({ "id": known.subscription, "expectedLastEventId": id });
+            let expecting = json!({ "subscriptionId": known.subscription, "expectedLastEventId": id });
             cases.push((mutation, expecting, "INVALID_INPUT", "expectedLastEventId"));
-            cases.push((mutation, json!({ "id": id }), "INVALID_INPUT", "id"));
+            cases.push((mutation, json!({ "subscriptionId": id }), "INVALID_INPUT", "subscriptionId"));
         }
         for id in ["0", "1", &known.execution, &known.subscription_entry, "9223372036854775807"] {
-            cases.push((mutation, json!({ "id": id }), "NOT_FOUND", "id"));
+            cases.push((mutation, json!({ "subscriptionId": id }), "NOT_FOUND", "subscriptionId"));
         }
         for reason in &reasons {
-            cases.push((mutation, json!({ "id": known.subscription, "reason": reason }), "INVALID_INPUT", "reason"));
+            let input = json!({ "subscriptionId": known.subscription, "reason": reason });
+            cases.push((mutation, input, "INVALID_INPUT", "reason"));
         }
-        let stale = json!({ "id": known.subscription, "expectedLastEventId": known.subscription });
+        let stale = json!({ "subscriptionId": known.subscription, "expectedLastEventId": known.subscription });
         cases.push((mutation, stale, "STALE_VERSION", "expectedLastEventId"));
     }
     for id in NOT_IDS {
         let ids = json!({ "ids": [known.subscription, id] });
-        if !id.is_empty() {
-            let filter = json!({ "action": "ACTIVATE", "select": { "filter": ids } });
-            cases.push((BULK, filter, "INVALID_INPUT", "select.filter.ids.1"));
-        }
         cases.push((BULK, json!({ "action": "ACTIVATE", "select": ids }), "INVALID_INPUT", "select.ids.1"));
-        cases.push(("cancelExecution", json!({ "id": id }), "INVALID_INPUT", "id"));
+        cases.push(("cancelExecution", json!({ "executionId": id }), "INVALID_INPUT", "executionId"));
     }
     let many = json!({ "ids": vec!["1"; 1001] });
     cases.push((BULK, json!({ "action": "ACTIVATE", "select": many }), "INVALID_INPUT", "select.ids"));
-    let many = json!({ "filter": many });
-    cases.push((BULK, json!({ "action": "ACTIVATE", "select": many }), "INVALID_INPUT", "select.filter.ids"));
     let prefix = json!({ "filter": { "pathPrefix": "a\0" } });
     let input = json!({ "action": "ACTIVATE", "select": prefix });
     cases.push((BULK, input, "INVALID_INPUT", "select.filter.pathPrefix"));
     for id in ["0", "1", &known.subscription, &known.playbook] {
-        cases.push(("cancelExecution", json!({ "id": id }), "NOT_FOUND", "id"));
+        cases.push(("cancelExecution", json!({ "executionId": id }), "NOT_FOUND", "executionId"));
     }
     for reason in &reasons {
         cases.push((
@@ -178,7 +173,8 @@ fn bad_transitions(known: &Known) -> Vec<BadMutation> {
             "INVALID_INPUT",
             "reason",
         ));
-        cases.push(("cancelExecution", json!({ "id": known.execution, "reason": reason }), "INVALID_INPUT", "reason"));
+        let input = json!({ "executionId": known.execution, "reason": reason });
+        cases.push(("cancelExecution", input, "INVALID_INPUT", "reason"));
     }
     cases
 }
@@ -186,7 +182,11 @@ fn bad_transitions(known: &Known) -> Vec<BadMutation> {
 const BULK: &str = "transitionSubscriptions";
 
 fn input_type(mutation: &str) -> String {
-    format!("{}Input", capitalized(mutation))
+    if mutation.ends_with("Subscription") && mutation != "registerSubscription" {
+        return "SubscriptionTransitionInput".to_owned();
+    }
+    let (first, rest) = mutation.split_at(1);
+    format!("{}{rest}Input", first.to_uppercase())
 }
 
 /// Returns queries with one invalid argument, with the expected error code and field.
@@ -224,10 +224,11 @@ fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
     for id in NOT_IDS {
         case(format!("execution(id: \"{id}\") {{ id }}"), "id");
         case(format!("subscription(by: {{id: \"{id}\"}}) {{ id }}"), "by.id");
-        case(format!("event(executionId: \"{id}\", id: \"1\") {{ id }}"), "executionId");
-        case(format!("event(executionId: \"1\", id: \"{id}\") {{ id }}"), "id");
+        case(format!("event(executionId: \"{id}\", eventId: \"1\") {{ id }}"), "executionId");
+        case(format!("event(executionId: \"1\", eventId: \"{id}\") {{ id }}"), "eventId");
+        case(format!("executionState(executionId: \"{id}\", at: {{eventId: \"1\"}}) {{ status }}"), "executionId");
+        case(format!("executionState(executionId: \"1\", at: {{eventId: \"{id}\"}}) {{ status }}"), "at.eventId");
         case(format!("events(executionId: \"{id}\") {{ nodes {{ id }} }}"), "executionId");
-        case(format!("subscriptions(filter: {{ids: [\"{id}\"]}}) {{ nodes {{ id }} }}"), "filter.ids.0");
         let parent = format!("filter: {{parentExecutionId: \"{id}\"}}");
         case(format!("executions({parent}) {{ nodes {{ id }} }}"), "filter.parentExecutionId");
         case(format!("events(executionId: \"1\", {parent}) {{ nodes {{ id }} }}"), "filter.parentExecutionId");
@@ -385,7 +386,7 @@ async fn missing_objects_are_null_and_missing_lists_are_empty() {
         ("execution", "id: \"1\""),
         ("subscription", "by: {id: \"1\"}"),
         ("subscription", "by: {path: \"x\"}"),
-        ("event", "executionId: \"1\", id: \"1\""),
+        ("event", "executionId: \"1\", eventId: \"1\""),
         ("catalogEntry", "by: {id: \"1\"}"),
         ("catalogEntry", "by: {path: \"x\"}"),
         ("catalogEntry", "by: {pathVersion: {path: \"process\", version: 0}}"),
@@ -416,7 +417,8 @@ async fn page_beyond_the_maximum_fails_only_its_own_field() {
         let answer = server.send(&query, json!({})).await.unwrap();
         let error = &answer["errors"][0];
         let field = arguments.split(':').next().unwrap();
-        assert_eq!(error["extensions"], json!({ "code": "INVALID_INPUT", "field": [field] }), "{answer}");
+        let extensions = json!({ "code": "INVALID_INPUT", "field": [field], "retryable": false });
+        assert_eq!(error["extensions"], extensions, "{answer}");
         assert_eq!((&error["path"], &answer["data"]["executions"]), (&json!(["executions"]), &Value::Null));
         assert!(answer["data"]["server"]["version"].is_string(), "{answer}");
     }
@@ -451,7 +453,7 @@ async fn wrong_time_is_refused_with_its_path() {
         (mutation, junk, nested),
     ] {
         let answer = server.send(query, json!({ "v": value })).await.unwrap();
-        let extensions = json!({ "code": "GRAPHQL_VALIDATION_FAILED", "field": path });
+        let extensions = json!({ "code": "GRAPHQL_VALIDATION_FAILED", "field": path, "retryable": false });
         assert_eq!(answer["errors"][0]["extensions"], extensions, "{query}: {answer}");
         assert!(answer["errors"][0]["message"].as_str().unwrap().contains("2026-01-31T12:00:00Z"), "{answer}");
     }

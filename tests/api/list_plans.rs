@@ -162,7 +162,6 @@ fn lists() -> Vec<List> {
                 json!({ "statuses": ["FAILED"] }),
                 json!({ "statuses": ["DEAD", "IN_FLIGHT"] }),
                 json!({ "statuses": ["PUBLISHED"] }),
-                json!({ "ids": ["0-7", "0-8"] }),
                 json!({ "executionId": execution(7) }),
                 json!({ "executionId": execution(7), "statuses": ["DEAD"] }),
                 json!({ "minAttempts": 1 }),

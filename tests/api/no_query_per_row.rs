@@ -15,7 +15,7 @@ const LARGE: i64 = 100;
 
 const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filter: {pathPrefix: $prefix}) { nodes {
     id catalogEntry { path }
-    parent { __typename ... on Execution { id catalogEntry { path } } ... on SourceSubscription { id } }
+    parent { execution { id catalogEntry { path } } subscription { id } }
     workload
     result
     eventCount progress { stepsCompleted stepsKnown }
@@ -32,7 +32,7 @@ const SUBSCRIPTIONS: &str =
 } } }";
 
 const EVENTS: &str = "query($prefix: String!) { events(first: 100, filter: {types: [$prefix]}) { nodes {
-    id catalogEntry { path } owner { __typename ... on Execution { id workload } ... on SourceSubscription { id path } }
+    id catalogEntry { path } owner { execution { id workload } subscription { id path } }
 } } }";
 
 const OUTBOX: &str = "query($prefix: String!) { outbox { entries(first: 100, filter: {tenantId: $prefix}) { nodes {

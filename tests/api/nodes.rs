@@ -74,12 +74,11 @@ async fn events_lead_to_their_log_and_catalog_entry_and_outbox_entries_to_their_
     let execution = server.execute(json!({ "path": "flow" })).await["execution"]["id"].take();
     let subscription = server.register("inbox").await["subscription"]["id"].take();
     let edges = "query($log: ID!) { events(executionId: $log) { nodes { catalogEntry { path }
-        owner { __typename ... on Execution { id } ... on SourceSubscription { id path } } } } }";
+        owner { execution { id } subscription { id path } } } } }";
     let of = async |log: &Value| server.data(edges, json!({ "log": log })).await["events"]["nodes"][0].take();
-    let expected =
-        json!({ "catalogEntry": { "path": "flow" }, "owner": { "__typename": "Execution", "id": execution } });
-    assert_eq!(of(&execution).await, expected);
-    let owner = json!({ "__typename": "SourceSubscription", "id": subscription, "path": "inbox" });
+    let owner = json!({ "execution": { "id": execution }, "subscription": null });
+    assert_eq!(of(&execution).await, json!({ "catalogEntry": { "path": "flow" }, "owner": owner }));
+    let owner = json!({ "execution": null, "subscription": { "id": subscription, "path": "inbox" } });
     assert_eq!(of(&subscription).await, json!({ "catalogEntry": { "path": "inbox" }, "owner": owner }));
     let bare = json!({ "executionId": "77", "eventId": "1", "type": "call.done" });
     assert_eq!(server.project(&[bare]).await["projected"], 1);
@@ -102,16 +101,16 @@ async fn inputs_accept_both_forms_of_an_id() {
         let event = "query($log: ID!) { events(executionId: $log) { nodes { id eventId } } }";
         let event = server.data(event, json!({ "log": started })).await["events"]["nodes"][0].take();
         for id in [&event["id"], &event["eventId"]] {
-            let query = "query($log: ID!, $id: ID!) { event(executionId: $log, id: $id) { id } }";
+            let query = "query($log: ID!, $id: ID!) { event(executionId: $log, eventId: $id) { id } }";
             let found = server.data(query, json!({ "log": started, "id": id })).await;
             assert_eq!(found["event"]["id"], event["id"]);
         }
     }
     let claims = server.claim(json!({ "limit": 2 })).await["claims"].take();
-    let raw = claims[0]["id"].as_str().unwrap();
+    let raw = claims[0]["entryId"].as_str().unwrap();
     let id = if raw.starts_with("outbox-") { raw.to_owned() } else { format!("outbox-{raw}") };
     let settle =
-        "mutation($id: ID!, $lease: ID!) { markOutboxPublished(input: { claims: [{ id: $id, lease: $lease }] }) {
+        "mutation($id: ID!, $lease: ID!) { markOutboxPublished(input: { claims: [{ entryId: $id, lease: $lease }] }) {
         published } }";
     let settled = server.data(settle, json!({ "id": id, "lease": claims[0]["lease"] })).await;
     assert_eq!(settled["markOutboxPublished"]["published"], 1);

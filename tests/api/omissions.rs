@@ -11,7 +11,7 @@ use async_graphql::parser::types::{
 use noetl_testkit::{Deployment, QUIET, Server};
 use serde_json::{Value, json};
 
-/// Depth of the input fields that get a variable, such as `select.filter.ids`.
+/// Depth of the input fields that get a variable, such as `select.filter.statuses`.
 const DEPTH: usize = 4;
 
 struct Types(BTreeMap<String, TypeDefinition>);

@@ -5,7 +5,7 @@ use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
 const FIELDS: &str = "id status path workload executionPool catalogId rerunOf { id }
-    parent { __typename ... on SourceSubscription { id } }";
+    parent { execution { id } subscription { id } }";
 
 async fn rerun(server: &Server, input: Value) -> Value {
     let query = format!(
@@ -36,18 +36,17 @@ async fn a_rerun_has_the_entry_workload_pool_and_subscription_of_its_origin() {
     let origin = start(&server, input).await;
     let version_2 = server.register_entry("flow", &playbook(&json!({ "a": 9, "new": true }))).await;
 
-    let same = rerun(&server, json!({ "id": origin })).await;
+    let same = rerun(&server, json!({ "executionId": origin })).await;
     assert_eq!((&same["outcome"], &same["userErrors"]), (&json!("STARTED"), &json!([])));
     let id = same["executionId"].clone();
     assert_ne!(id, json!(origin));
     let expected = json!({ "id": id, "status": "PENDING", "path": "flow", "workload": { "a": 1, "b": { "c": 2 } },
         "executionPool": "gpu", "catalogId": version_1, "rerunOf": { "id": origin },
-        "parent": { "__typename": "SourceSubscription", "id": inbox } });
+        "parent": { "execution": null, "subscription": { "id": inbox } } });
     assert_eq!(same["execution"], expected);
 
-    let changed =
-        rerun(&server, json!({ "id": id, "workload": { "b": 3 }, "newestVersion": true, "executionPool": "cpu" }));
-    let changed = changed.await["execution"].clone();
+    let changes = json!({ "executionId": id, "workload": { "b": 3 }, "newestVersion": true, "executionPool": "cpu" });
+    let changed = rerun(&server, changes).await["execution"].clone();
     let workload = json!({ "a": 1, "b": 3, "new": true });
     assert_eq!((&changed["workload"], &changed["executionPool"]), (&workload, &json!("cpu")));
     assert_eq!((&changed["catalogId"], &changed["rerunOf"]["id"]), (&json!(version_2), &id));
@@ -60,7 +59,7 @@ async fn a_rerun_of_a_child_execution_has_no_parent() {
     server.register_entry("flow", &playbook(&json!({}))).await;
     let parent = start(&server, json!({ "path": "flow" })).await;
     let child = start(&server, json!({ "path": "flow", "parentExecutionId": parent })).await;
-    let again = rerun(&server, json!({ "id": child })).await["execution"].clone();
+    let again = rerun(&server, json!({ "executionId": child })).await["execution"].clone();
     assert_eq!((&again["parent"], &again["rerunOf"]["id"]), (&Value::Null, &json!(child)));
     let rerun_of =
         server.data("query($id: ID!) { execution(id: $id) { rerunOf { id } } }", json!({ "id": child })).await;
@@ -73,7 +72,7 @@ async fn reruns_with_one_dedup_key_start_one_execution() {
     let server = deployment.replica().await;
     server.register_entry("flow", &playbook(&json!({ "a": 1 }))).await;
     let origin = start(&server, json!({ "path": "flow" })).await;
-    let input = json!({ "id": origin, "dedup": { "key": "again" } });
+    let input = json!({ "executionId": origin, "dedup": { "key": "again" } });
     let (first, second) = (rerun(&server, input.clone()).await, rerun(&server, input).await);
     assert_eq!((&first["outcome"], &second["outcome"]), (&json!("STARTED"), &json!("DUPLICATE")));
     assert_eq!(first["executionId"], second["executionId"]);
@@ -82,25 +81,29 @@ async fn reruns_with_one_dedup_key_start_one_execution() {
 
 #[tokio::test]
 async fn an_execution_of_noetl_can_be_run_again_if_the_catalog_has_its_entry() {
+    // Ids get 19 digits in some years.
+    const LONG_ID: i64 = 1_234_567_890_123_456_789;
     let deployment = Deployment::start(0).await;
     let server = deployment.replica().await;
     let recording = recordings().into_iter().find(|one| one.noetl["execution"]["workload"].is_object()).unwrap();
     let mut database = deployment.cluster().await;
-    for row in &recording.rows {
-        insert_row(&mut database, row).await;
+    for mut row in recording.rows.clone() {
+        row["execution_id"] = json!(LONG_ID);
+        insert_row(&mut database, &row).await;
     }
-    let refused = rerun(&server, json!({ "id": recording.execution_id() })).await;
+    let origin = LONG_ID.to_string();
+    let refused = rerun(&server, json!({ "executionId": origin })).await;
     assert_eq!(
         (&refused["userErrors"][0]["code"], &refused["userErrors"][0]["field"]),
-        (&json!("NOT_FOUND"), &json!(["id"]))
+        (&json!("NOT_FOUND"), &json!(["executionId"]))
     );
 
     let entry: i64 = recording.rows[0]["catalog_id"].as_i64().unwrap();
     server.register_entry("flow", &playbook(&json!({}))).await;
     sqlx::query("UPDATE noetl.catalog SET catalog_id = $1").bind(entry).execute(&mut database).await.unwrap();
-    let again = rerun(&server, json!({ "id": recording.execution_id() })).await["execution"].clone();
+    let again = rerun(&server, json!({ "executionId": origin })).await["execution"].clone();
     assert_eq!(again["workload"], recording.noetl["execution"]["workload"]);
-    assert_eq!(again["rerunOf"]["id"], recording.execution_id());
+    assert_eq!(again["rerunOf"]["id"], origin);
 }
 
 #[tokio::test]
@@ -112,13 +115,13 @@ async fn an_invalid_rerun_starts_nothing() {
     server.register_entry("flow", &playbook(&json!({}))).await;
     let origin = start(&server, json!({ "path": "flow" })).await;
     for (input, code, field) in [
-        (json!({ "id": "17" }), "NOT_FOUND", "id"),
-        (json!({ "id": inbox }), "NOT_FOUND", "id"),
-        (json!({ "id": "x" }), "INVALID_INPUT", "id"),
-        (json!({ "id": origin, "workload": [1] }), "INVALID_INPUT", "workload"),
-        (json!({ "id": origin, "trace": { "traceparent": "00" } }), "INVALID_INPUT", "trace.traceparent"),
-        (json!({ "id": origin, "executionPool": "a.b" }), "INVALID_INPUT", "executionPool"),
-        (json!({ "id": origin, "dedup": { "key": "" } }), "INVALID_INPUT", "dedup.key"),
+        (json!({ "executionId": "17" }), "NOT_FOUND", "executionId"),
+        (json!({ "executionId": inbox }), "NOT_FOUND", "executionId"),
+        (json!({ "executionId": "x" }), "INVALID_INPUT", "executionId"),
+        (json!({ "executionId": origin, "workload": [1] }), "INVALID_INPUT", "workload"),
+        (json!({ "executionId": origin, "trace": { "traceparent": "00" } }), "INVALID_INPUT", "trace.traceparent"),
+        (json!({ "executionId": origin, "executionPool": "a.b" }), "INVALID_INPUT", "executionPool"),
+        (json!({ "executionId": origin, "dedup": { "key": "" } }), "INVALID_INPUT", "dedup.key"),
     ] {
         let refused = rerun(&server, input.clone()).await;
         let error = &refused["userErrors"][0];

@@ -1,10 +1,13 @@
 //! The exported schema equals the served one, describes every element, and has the shapes that Relay clients expect.
 
+use std::collections::BTreeMap;
+
 use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{
     FieldDefinition, InputValueDefinition, TypeDefinition, TypeKind, TypeSystemDefinition,
 };
-use noetl_testkit::binary;
+use noetl_testkit::{Deployment, binary};
+use serde_json::{Value, json};
 
 fn exported() -> &'static str {
     include_str!("../../schema.graphql")
@@ -38,6 +41,26 @@ fn the_exported_schema_equals_the_served_schema() {
     assert!(output.status.success());
     let served = String::from_utf8(output.stdout).unwrap();
     assert!(served == exported(), "schema.graphql is out of date; run `make schema` and check the difference");
+}
+
+#[tokio::test]
+async fn introspection_says_which_inputs_take_exactly_one_of_their_fields() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    let mut data = server.data("{ __schema { types { kind name isOneOf } } }", Value::Null).await;
+    let served = data["__schema"]["types"].as_array_mut().unwrap();
+    let inputs = served.iter_mut().filter(|one| one["kind"] == "INPUT_OBJECT");
+    let found: BTreeMap<String, Value> =
+        inputs.map(|one| (one["name"].as_str().unwrap().to_owned(), one["isOneOf"].take())).collect();
+    let inputs = types().into_iter().filter(|definition| matches!(definition.kind, TypeKind::InputObject(_)));
+    let declared: BTreeMap<String, Value> = inputs
+        .map(|definition| {
+            let is_one_of = definition.directives.iter().any(|directive| directive.node.name.node == "oneOf");
+            (definition.name.node.to_string(), json!(is_one_of))
+        })
+        .collect();
+    assert!(declared.values().any(|is_one_of| *is_one_of == true), "{declared:?}");
+    assert_eq!(found, declared);
 }
 
 #[test]
@@ -135,6 +158,32 @@ fn every_list_has_the_shape_of_a_relay_connection() {
             }
         }
     }
+}
+
+/// Elsewhere, an id is named by its object, such as `executionId`.
+#[test]
+fn only_nodes_and_their_lookups_have_a_plain_id() {
+    let mut lookups = Vec::new();
+    for definition in types() {
+        let name = definition.name.node.as_str();
+        let is_node = match &definition.kind {
+            TypeKind::Object(object) => object.implements.iter().any(|interface| interface.node == "Node"),
+            _ => name == "Node",
+        };
+        for field in fields(&definition) {
+            assert!(is_node || field.name.node != "id", "{name}.id");
+            if field.arguments.iter().any(|argument| argument.node.name.node == "id") {
+                lookups.push(format!("{name}.{}", field.name.node));
+            }
+        }
+        if let TypeKind::InputObject(object) = &definition.kind
+            && object.fields.iter().any(|field| field.node.name.node == "id")
+        {
+            lookups.push(name.to_owned());
+        }
+    }
+    lookups.sort();
+    assert_eq!(lookups, ["CatalogEntryKey", "Query.execution", "Query.node", "SubscriptionKey"]);
 }
 
 /// Ids have the type `ID` and positions `BigInt`, because JavaScript would round 64-bit numbers.

@@ -8,8 +8,9 @@ struct Bulk {
     mutation: &'static str,
     others: &'static str,
     filter: &'static str,
-    /// A condition of the filter that has a list of texts, and one that has a text.
-    list: &'static str,
+    /// Type of the items of its condition `statuses`.
+    status: &'static str,
+    /// A condition of the filter that has a text.
     text: &'static str,
 }
 
@@ -18,11 +19,11 @@ const BULKS: [Bulk; 3] = [
         mutation: "transitionSubscriptions",
         others: "action: DEACTIVATE",
         filter: "SubscriptionFilter",
-        list: "ids",
+        status: "SubscriptionStatus",
         text: "pathPrefix",
     },
-    Bulk { mutation: "retryOutbox", others: "", filter: "OutboxFilter", list: "ids", text: "tenantId" },
-    Bulk { mutation: "discardOutbox", others: "", filter: "OutboxFilter", list: "ids", text: "tenantId" },
+    Bulk { mutation: "retryOutbox", others: "", filter: "OutboxFilter", status: "OutboxStatus", text: "tenantId" },
+    Bulk { mutation: "discardOutbox", others: "", filter: "OutboxFilter", status: "OutboxStatus", text: "tenantId" },
 ];
 
 /// Outcome of a request: refused with this field, or by validation, before anything runs.
@@ -54,7 +55,7 @@ fn field(path: &str) -> Refusal {
 
 /// Returns the incomplete selectors of a mutation: the declared variables, the selector, the values, the refusal.
 fn incomplete(bulk: &Bulk) -> Vec<(String, String, Value, Refusal)> {
-    let Bulk { filter, list, text, .. } = bulk;
+    let Bulk { filter, status, text, .. } = bulk;
     let validation = || Refusal::Validation;
     let mut cases = Vec::new();
     let mut case = |declared: &str, select: &str, variables: Value, refusal| {
@@ -70,17 +71,21 @@ fn incomplete(bulk: &Bulk) -> Vec<(String, String, Value, Refusal)> {
     case("", "select: { all: false }", json!({}), field("select.all"));
     case("", "select: { filter: {} }", json!({}), field("select.filter"));
     for value in ["null", "[]"] {
-        let select = format!("select: {{ filter: {{ {list}: {value} }} }}");
-        case("", &select, json!({}), field(&format!("select.filter.{list}")));
+        let select = format!("select: {{ filter: {{ statuses: {value} }} }}");
+        case("", &select, json!({}), field("select.filter.statuses"));
     }
     case("", &format!("select: {{ filter: {{ {text}: \"\" }} }}"), json!({}), field(&format!("select.filter.{text}")));
     // A variable without a value, one that is null, and one that is empty, alone and beside a condition.
     for declared in ["$ids: [ID!]", "$ids: [ID!] = null"] {
         for variables in [json!({}), json!({ "ids": null })] {
-            case(declared, "select: { ids: $ids }", variables.clone(), validation());
+            case(declared, "select: { ids: $ids }", variables, validation());
+        }
+    }
+    for declared in [format!("$statuses: [{status}!]"), format!("$statuses: [{status}!] = null")] {
+        for variables in [json!({}), json!({ "statuses": null })] {
             for beside in ["", "organizationId: \"default\""] {
-                let select = format!("select: {{ filter: {{ {beside} {list}: $ids }} }}");
-                case(declared, &select, variables.clone(), field(&format!("select.filter.{list}")));
+                let select = format!("select: {{ filter: {{ {beside} statuses: $statuses }} }}");
+                case(&declared, &select, variables.clone(), field("select.filter.statuses"));
             }
         }
     }
@@ -99,8 +104,8 @@ fn incomplete(bulk: &Bulk) -> Vec<(String, String, Value, Refusal)> {
     }
     case(&declared, "select: { filter: $filter }", json!({ "filter": {} }), field("select.filter"));
     // A null in a variable that is a whole object.
-    let nested = json!({ "organizationId": "default", *list: null });
-    let expected = || field(&format!("select.filter.{list}"));
+    let nested = json!({ "organizationId": "default", "statuses": null });
+    let expected = || field("select.filter.statuses");
     case(&declared, "select: { filter: $filter }", json!({ "filter": nested }), expected());
     let selector = format!("$select: {}!", filter.replace("Filter", "Selector"));
     case(&selector, "select: $select", json!({ "select": { "filter": nested } }), expected());

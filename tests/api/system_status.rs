@@ -76,4 +76,6 @@ async fn a_status_period_out_of_range_is_refused() {
         assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{error}");
         assert_eq!(error["extensions"]["field"], json!(["everySeconds"]), "{error}");
     }
+    let mut with_the_default = server.live(STATUS, json!({ "s": null })).await;
+    assert!(with_the_default.next().await.is_some());
 }

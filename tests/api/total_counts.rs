@@ -73,7 +73,6 @@ async fn children_subscriptions_and_outbox_rows_are_counted() {
         }
         subscriptions { totalCount { value capped } }
         ended: subscriptions(filter: { statuses: [DEACTIVATED] }) { totalCount { value capped } }
-        mine: subscriptions(filter: { ids: [$id] }) { totalCount { value capped } }
         inboxes: subscriptions(filter: { pathPrefix: \"inbox/\" }, first: 1) { totalCount(upTo: 2) { value capped } }
         outbox {
             entries(first: 1) { totalCount { value capped } }
@@ -90,7 +89,6 @@ async fn children_subscriptions_and_outbox_rows_are_counted() {
     assert_eq!(counted(&of_inbox["notMine"]), total(0, false));
     assert_eq!(counted(&data["subscriptions"]), total(3, false));
     assert_eq!(counted(&data["ended"]), total(1, false));
-    assert_eq!(counted(&data["mine"]), total(1, false));
     assert_eq!(counted(&data["inboxes"]), total(2, true));
     assert_eq!(counted(&data["outbox"]["entries"]), total(FLOWS + 1, false));
     assert_eq!(counted(&data["outbox"]["dead"]), total(0, false));

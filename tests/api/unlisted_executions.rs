@@ -30,7 +30,7 @@ async fn log_of_noetl(shard: &mut PgConnection, id: i64, rest: &[&str]) {
 const LISTED: &str = "SELECT count(*) FROM noetl.execution";
 
 async fn cancel(server: &Server, id: i64) -> Value {
-    let query = "mutation($id: ID!) { cancelExecution(input: {id: $id, reason: \"enough\"}) {
+    let query = "mutation($id: ID!) { cancelExecution(input: {executionId: $id, reason: \"enough\"}) {
         execution { status path error catalogId } userErrors { code field } } }";
     server.data(query, json!({ "id": id.to_string() })).await["cancelExecution"].clone()
 }
@@ -56,9 +56,16 @@ async fn an_execution_that_has_only_a_log_can_be_cancelled_once() {
     // One that has ended is refused, and so is a log that is not an execution's.
     log_of_noetl(&mut shard, 2_000, &["playbook.completed"]).await;
     insert_typed(&mut shard, (3_000, 3_001), "subscription.registered").await;
-    assert_eq!(cancel(&server, 2_000).await["userErrors"], json!([{ "code": "INVALID_TRANSITION", "field": ["id"] }]));
+    assert_eq!(
+        cancel(&server, 2_000).await["userErrors"],
+        json!([{ "code": "INVALID_TRANSITION", "field": ["executionId"] }])
+    );
     for id in [3_000, 4_000] {
-        assert_eq!(cancel(&server, id).await["userErrors"], json!([{ "code": "NOT_FOUND", "field": ["id"] }]), "{id}");
+        assert_eq!(
+            cancel(&server, id).await["userErrors"],
+            json!([{ "code": "NOT_FOUND", "field": ["executionId"] }]),
+            "{id}"
+        );
     }
     assert_eq!(deployment.in_cluster(LISTED).await, 2);
 }
@@ -89,7 +96,7 @@ async fn live_changes_of_an_execution_that_has_only_a_log_begin_with_its_state()
     let (deployment, server, mut shard) = started(&[("NOETL_PROJECTOR", "false")]).await;
     deployment.feeds_begun().await;
     log_of_noetl(&mut shard, 1_000, &["step.enter"]).await;
-    let query = "subscription { executionUpdates(id: \"1000\") { kind execution { id status path } } }";
+    let query = "subscription { executionUpdates(executionId: \"1000\") { kind execution { id status path } } }";
     let mut live = server.live(query, Value::Null).await;
     let first = live.next().await.unwrap();
     assert_eq!(first["executionUpdates"]["execution"], json!({ "id": "1000", "status": "PENDING", "path": "theirs" }));

@@ -35,8 +35,8 @@ const ROWS: &str = "
 /// Queries of lists without large columns.
 const LEAN: [&str; 6] = [
     r#"{ events(executionId: "1", first: 100) { nodes { id: eventId type nodeName createdAt } pageInfo { endCursor } } }"#,
-    "{ executions(first: 100) { nodes { id path status endedAt startedAt
-        parent { ... on Execution { id } } children(first: 20) { nodes { id status } } events(first: 20) { nodes { id } } } } }",
+    "{ executions(first: 100) { nodes { id path status endedAt startedAt parent { execution { id } }
+        children(first: 20) { nodes { id status } } events(first: 20) { nodes { id } } } } }",
     "{ executions(first: 100) { edges { node { id catalogEntry { id path version kind createdAt } } } } }",
     r#"{ execution(id: "1") { events(first: 100) { edges { cursor node { ...Lean } } } } } fragment Lean on Event { id }"#,
     "{ outbox { entries(first: 100) { nodes { id subject status attempts } } } }",

@@ -8,9 +8,9 @@ use noetl_testkit::{Deployment, Live, Server, eventually};
 use serde_json::{Value, json};
 
 const LIST: &str = "subscription($filter: ExecutionFilter) {
-    executionListUpdates(filter: $filter) { kind id shard cursor execution { id status error } } }";
+    executionListUpdates(filter: $filter) { kind executionId shard cursor at execution { id status error } } }";
 const ONE: &str = "subscription($id: ID!) {
-    executionUpdates(id: $id) { kind id shard cursor execution { id status endedAt error } } }";
+    executionUpdates(executionId: $id) { kind executionId shard cursor execution { id status endedAt error } } }";
 const NO_PROJECTOR: [(&str, &str); 2] = [("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")];
 
 async fn started(settings: &[(&str, &str)]) -> (Deployment, Server) {
@@ -37,13 +37,34 @@ async fn next(live: &mut Live) -> Value {
 async fn next_after(live: &mut Live, id: i64, before: (&str, &str)) -> (String, String) {
     loop {
         let item = next(live).await;
-        let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{item}")).to_owned();
+        assert_ne!(item["kind"], "GAP", "{item}");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let found = (text(&item["kind"]), text(&item["execution"]["status"]));
-        if item["id"] == json!(id.to_string()) && (found.0.as_str(), found.1.as_str()) != before {
-            assert_eq!(item["execution"]["id"], item["id"]);
+        if item["executionId"] == json!(id.to_string()) && (found.0.as_str(), found.1.as_str()) != before {
+            assert_eq!(item["execution"]["id"], item["executionId"]);
             return found;
         }
     }
+}
+
+/// Reads until a list is complete. Returns the items before, as the kind and the id of the execution or the shard of a gap.
+async fn until_caught_up(live: &mut Live) -> Vec<(String, Value)> {
+    let mut before = Vec::new();
+    loop {
+        let item = next(live).await;
+        assert!(item["cursor"].is_string() && item["at"].is_string(), "{item}");
+        let kind = item["kind"].as_str().unwrap();
+        if kind == "CAUGHT_UP" {
+            assert_eq!([&item["executionId"], &item["execution"], &item["shard"]], [&Value::Null; 3]);
+            return before;
+        }
+        let subject = if kind == "GAP" { "shard" } else { "executionId" };
+        before.push((kind.to_owned(), item[subject].clone()));
+    }
+}
+
+fn current(id: i64) -> (String, Value) {
+    ("CURRENT".to_owned(), json!(id.to_string()))
 }
 
 fn item(kind: &str, status: &str) -> (String, String) {
@@ -56,9 +77,8 @@ async fn a_list_of_executions_says_which_ones_begin_and_stop_to_match_its_filter
     let (one, two) = (server.start_execution().await, server.start_execution().await);
     let mut pending = list(&server, json!({ "statuses": ["PENDING"] })).await;
     let mut ended = list(&server, json!({ "statuses": ["COMPLETED"] })).await;
-    let present = [next(&mut pending).await, next(&mut pending).await];
-    assert!(present.iter().all(|item| item["kind"] == "CURRENT" && item["cursor"].is_string()), "{present:?}");
-    assert_eq!([&present[0]["id"], &present[1]["id"]], [&json!(two.to_string()), &json!(one.to_string())]);
+    assert_eq!(until_caught_up(&mut pending).await, [current(two), current(one)]);
+    assert!(until_caught_up(&mut ended).await.is_empty());
 
     let mut shard = deployment.shard(0).await;
     insert_step_event(&mut shard, one, 10, "playbook_completed", "{}", "{}").await;
@@ -100,7 +120,7 @@ async fn a_change_that_the_list_does_not_show_yet_reaches_a_reader_that_starts_a
     let other = server.start_execution().await;
     let mut pending = list(&server, json!({ "statuses": ["PENDING"] })).await;
     let first = next(&mut pending).await;
-    assert_eq!((&first["kind"], &first["id"]), (&json!("CURRENT"), &json!(other.to_string())));
+    assert_eq!((&first["kind"], &first["executionId"]), (&json!("CURRENT"), &json!(other.to_string())));
     assert_eq!(next(&mut one(&server, id).await).await["kind"], "ENDED");
 }
 
@@ -156,10 +176,10 @@ async fn a_list_with_too_many_executions_is_refused_with_the_limit() {
     let error = all.message().await.unwrap();
     let errors = if error["type"] == "error" { &error["payload"] } else { &error["payload"]["errors"] };
     let extensions = &errors[0]["extensions"];
-    assert_eq!(extensions["code"], "LIMIT_EXCEEDED", "{error}");
+    assert_eq!((&extensions["code"], &extensions["retryable"]), (&json!("LIMIT_EXCEEDED"), &json!(false)), "{error}");
     assert_eq!((&extensions["allowed"], &extensions["actual"]), (&json!(10_000), &json!(10_001)));
     let mut few = list(&server, json!({ "statuses": ["FAILED"] })).await;
-    assert_eq!(next(&mut few).await["id"], "10001");
+    assert_eq!(next(&mut few).await["executionId"], "10001");
 }
 
 /// The execution of the first reader is on a shard that goes down.
@@ -186,20 +206,16 @@ async fn a_shard_that_is_down_is_a_gap_and_its_current_states_follow() {
     })
     .await;
     let (mut all, mut alone) = (list(&server, Value::Null).await, one(&server, lost).await);
-    let mut seen = Vec::new();
-    while seen.len() < 2 {
-        let item = next(&mut all).await;
-        if item["kind"] == "GAP" || item["id"] == json!(reachable.to_string()) {
-            seen.push((item["kind"].clone(), item["shard"].clone()));
-        }
-    }
-    assert!(seen.contains(&(json!("GAP"), json!(1))) && seen.contains(&(json!("CURRENT"), Value::Null)), "{seen:?}");
+    let listed = until_caught_up(&mut all).await;
+    assert_eq!(listed[0], ("GAP".to_owned(), json!(1)), "{listed:?}");
+    assert!(listed[1..].iter().all(|(kind, _)| kind == "CURRENT"), "{listed:?}");
+    assert!(listed.contains(&current(reachable)) && !listed.contains(&current(lost)), "{listed:?}");
     let gap = next(&mut alone).await;
     assert_eq!((&gap["kind"], &gap["shard"], &gap["execution"]), (&json!("GAP"), &json!(1), &Value::Null));
     network.set(ForwardingMode::Normal);
-    for live in [&mut all, &mut alone] {
-        assert_eq!(next_after(live, lost, ("", "")).await, item("CURRENT", "PENDING"));
-    }
+    let listed = until_caught_up(&mut all).await;
+    assert!(listed.contains(&current(lost)) && listed.iter().all(|(kind, _)| kind != "GAP"), "{listed:?}");
+    assert_eq!(next_after(&mut alone, lost, ("", "")).await, item("CURRENT", "PENDING"));
 }
 
 #[tokio::test]
@@ -207,7 +223,7 @@ async fn items_of_all_live_fields_share_an_interface_and_an_object_can_be_shown_
     let (_deployment, server) = started(&[]).await;
     let id = server.start_execution().await;
     let query = format!(
-        "subscription {{ executionUpdates(id: \"{id}\") {{
+        "subscription {{ executionUpdates(executionId: \"{id}\") {{
             a: execution {{ id }} b: execution {{ status shard }} ... on LiveItem {{ at cursor }} }} }}"
     );
     for _ in 0..2 {

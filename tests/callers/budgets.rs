@@ -53,7 +53,9 @@ fn assert_stopped(response: &Value, limit: &str, allowed: u64) {
     assert_eq!((errors.len(), response.get("data")), (1, None), "{errors:?}");
     let actual = errors[0]["extensions"]["actual"].as_u64().unwrap_or_default();
     assert!(actual > allowed, "{errors:?}");
-    let extensions = json!({ "code": "LIMIT_EXCEEDED", "limit": limit, "allowed": allowed, "actual": actual });
+    let extensions = json!({
+        "code": "LIMIT_EXCEEDED", "limit": limit, "allowed": allowed, "actual": actual, "retryable": false
+    });
     assert_eq!(errors[0]["extensions"], extensions, "{errors:?}");
 }
 

@@ -73,7 +73,8 @@ async fn execution_updates_reads_only_the_shard_of_the_execution() {
 }
 
 async fn watch(server: &Server, execution: i64) -> Live {
-    let query = "subscription($id: ID!) { executionUpdates(id: $id) { kind execution { id status endedAt } } }";
+    let query =
+        "subscription($id: ID!) { executionUpdates(executionId: $id) { kind execution { id status endedAt } } }";
     server.live(query, json!({ "id": execution.to_string() })).await
 }
 
@@ -108,6 +109,7 @@ async fn readers_of_a_list_share_the_query_after_a_change() {
     let mut readers = join_all((0..READERS).map(|_| server.live(query, Value::Null))).await;
     for reader in &mut readers {
         assert_eq!(reader.next().await.unwrap()["subscriptionUpdates"]["subscription"]["status"], "REGISTERED");
+        assert_eq!(reader.next().await.unwrap()["subscriptionUpdates"]["kind"], "CAUGHT_UP");
     }
     let before = server.metric("noetl_sql_statements_total").await;
     leader.transition("activate", &id, None).await;

@@ -166,8 +166,8 @@ async fn malformed_cursors_and_ids_are_refused_by_field() {
     let more_shards = noetl_feed::wire::cursor::StreamCursor::unnamed(vec![used; 3]).to_text();
     for cursor in ["", "x", "ünsinn", foreign, truncated, &more_shards, &"A".repeat(20_000)] {
         let error = refused(&server, json!({ "start": { "after": cursor } })).await;
-        assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{cursor}: {error}");
-        assert_eq!(error["extensions"]["field"], json!(["start", "after"]), "{cursor}: {error}");
+        let extensions = json!({ "code": "INVALID_INPUT", "field": ["start", "after"], "retryable": false });
+        assert_eq!(error["extensions"], extensions, "{cursor}: {error}");
     }
     for (field, value) in [
         ("executionIds.1", json!(["1", "0x2"])),
@@ -273,14 +273,19 @@ async fn heartbeat_cursors_advance_when_no_event_matches_the_filter() {
     assert_eq!(reader.seen, [(5, 2)]);
 }
 
-const CHANGES: &str = "subscription($filter: SubscriptionFilter) {
-    subscriptionUpdates(filter: $filter) {
-        kind id subscription { id path status lastEventId lastEventType availableActions } } }";
+const CHANGES: &str = "subscription($ids: [ID!], $filter: SubscriptionFilter) {
+    subscriptionUpdates(subscriptionIds: $ids, filter: $filter) {
+        kind subscriptionId subscription { id path status lastEventId lastEventType availableActions } } }";
 
+/// Returns path and state of the next change. The item after the current states has no path.
 async fn next_change(live: &mut Live) -> (String, String) {
-    let change = live.next().await.expect("the subscription continues")["subscriptionUpdates"].take();
-    let text = |field: &str| change["subscription"][field].as_str().unwrap().to_owned();
-    let left = if change["kind"] == "LEFT_FILTER" { "left as " } else { "" };
+    let item = live.next().await.expect("the subscription continues")["subscriptionUpdates"].take();
+    if item["kind"] == "CAUGHT_UP" {
+        assert_eq!([&item["subscriptionId"], &item["subscription"]], [&Value::Null; 2]);
+        return change("", "caught up");
+    }
+    let text = |field: &str| item["subscription"][field].as_str().unwrap().to_owned();
+    let left = if item["kind"] == "LEFT_FILTER" { "left as " } else { "" };
     (text("path"), format!("{left}{}", text("status")))
 }
 
@@ -299,12 +304,16 @@ async fn subscription_updates_deliver_current_states_and_then_each_change_once()
     for path in ["a/one", "a/two"] {
         ids.push(server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned());
     }
-    let open = async |filter: Value| other.live(CHANGES, json!({ "filter": filter })).await;
-    let (mut all, mut active) = (open(Value::Null).await, open(json!({ "statuses": ["ACTIVE"] })).await);
-    let (mut prefixed, mut one) = (open(json!({ "pathPrefix": "b/" })).await, open(json!({ "ids": [ids[1]] })).await);
+    let open = async |variables: Value| other.live(CHANGES, variables).await;
+    let with = async |filter: Value| open(json!({ "filter": filter })).await;
+    let (mut all, mut active) = (open(json!({})).await, with(json!({ "statuses": ["ACTIVE"] })).await);
+    let (mut prefixed, mut one) = (with(json!({ "pathPrefix": "b/" })).await, open(json!({ "ids": [ids[1]] })).await);
     let present: BTreeSet<_> = [next_change(&mut all).await, next_change(&mut all).await].into();
     assert_eq!(present, [change("a/one", "REGISTERED"), change("a/two", "REGISTERED")].into());
     assert_eq!(next_change(&mut one).await, change("a/two", "REGISTERED"));
+    for live in [&mut all, &mut active, &mut prefixed, &mut one] {
+        assert_eq!(next_change(live).await, change("", "caught up"));
+    }
 
     // The transitions follow each other without a wait. Each one must be delivered as a change.
     for action in ["activate", "pause", "resume", "drain", "deactivate"] {
@@ -362,9 +371,10 @@ async fn fields_of_a_shared_event_have_the_order_of_the_document() {
     let (_deployment, server) = start(1).await;
     let execution = server.start_execution().await;
     let query = "subscription($start: EventStart) { events(start: $start) {
-        ... on EventDelivery { event { owner { __typename } executionId } cursor } } }";
-    let expected =
-        format!(r#"{{"event":{{"owner":{{"__typename":"Execution"}},"executionId":"{execution}"}},"cursor":"#);
+        ... on EventDelivery { event { owner { execution { id } } executionId } cursor } } }";
+    let expected = format!(
+        r#"{{"event":{{"owner":{{"execution":{{"id":"{execution}"}}}},"executionId":"{execution}"}},"cursor":"#
+    );
     for _ in 0..2 {
         let mut live = server.live(query, json!({ "start": beginning() })).await;
         loop {

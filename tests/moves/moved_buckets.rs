@@ -129,7 +129,7 @@ async fn shown(server: &Server, parent: &str, prefix: &str) -> Value {
         "{ events { totalCount { value capped } } }",
         "{ executionStats { total capped byStatus { status count } byPath { path count } } }",
         "{ catalogEntry(by: { path: \"flow\" }) { executions(first: 100) { nodes { id } totalCount { value } } } }",
-        "{ outbox { pendingCount entries { totalCount { value } } subjects { subject pending inFlight failed dead }
+        "{ outbox { entries { totalCount { value } } subjects { subject pending inFlight failed dead }
             stats { pending inFlight failed } } }",
         "{ subscriptions { totalCount { value } nodes { path executions(first: 100) { nodes { id } totalCount { value } } } } }",
     ] {
@@ -233,15 +233,15 @@ async fn outbox_rows_keep_their_ids_and_leases_when_their_bucket_moves_and_comes
         let found = server
             .data(
                 "query($id: ID!) { node(id: $id) { ... on OutboxEntry { entryId status executionId } } }",
-                json!({ "id": format!("outbox-{}", claim["id"].as_str().unwrap()) }),
+                json!({ "id": format!("outbox-{}", claim["entryId"].as_str().unwrap()) }),
             )
             .await["node"]
             .take();
         assert_eq!(found["status"], "IN_FLIGHT", "{found} after {state:?}");
         let renewed = server.renewed(&[reference(claim)], 1800).await;
         assert_eq!(renewed["results"][0]["userErrors"], json!([]), "{renewed}");
-        let stale = json!({ "id": claim["id"], "lease": "999" });
-        assert_eq!(server.published(&[stale]).await["stale"], json!([claim["id"]]));
+        let stale = json!({ "entryId": claim["entryId"], "lease": "999" });
+        assert_eq!(server.published(&[stale]).await["stale"], json!([claim["entryId"]]));
         let settled = server.published(&[reference(claim)]).await;
         assert_eq!((&settled["published"], &settled["stale"]), (&json!(1), &json!([])), "{settled}");
         // A repetition is not stale and changes nothing.
@@ -261,7 +261,8 @@ async fn outbox_rows_keep_their_ids_and_leases_when_their_bucket_moves_and_comes
     // The row does not become due before the retry.
     let later = "UPDATE noetl.outbox SET available_at = now() + interval '1 hour' WHERE status = 'FAILED'";
     deployment.on_shard(1, later).await;
-    let retried = server.retry(json!({ "ids": [claims[3]["id"]] }), false).await;
+    let retry = "mutation($id: ID!) { retryOutbox(input: { select: { ids: [$id] } }) { matched retried } }";
+    let retried = server.data(retry, json!({ "id": claims[3]["entryId"] })).await["retryOutbox"].take();
     assert_eq!((&retried["matched"], &retried["retried"]), (&json!(1), &json!(1)), "{retried}");
     assert!(server.stop().await.success());
 
@@ -449,8 +450,9 @@ async fn an_old_partition_is_dropped_on_the_shard_that_its_running_executions_le
     assert!(target.contains("has not ended"), "{target}");
 }
 
-const ONE: &str = "subscription($id: ID!) { executionUpdates(id: $id) { kind id shard execution { id status } } }";
-const LIST: &str = "subscription { executionListUpdates { kind id shard execution { id status } } }";
+const ONE: &str = "subscription($id: ID!) {
+    executionUpdates(executionId: $id) { kind executionId shard execution { id status } } }";
+const LIST: &str = "subscription { executionListUpdates { kind executionId shard execution { id status } } }";
 
 /// Returns kind and status of the next item of an execution with another status than `before`.
 async fn next_status(live: &mut Live, id: i64, before: &str) -> (String, String) {
@@ -459,7 +461,7 @@ async fn next_status(live: &mut Live, id: i64, before: &str) -> (String, String)
         let item = data.as_object_mut().unwrap().values_mut().next().unwrap().take();
         let (kind, status) = (item["kind"].as_str().unwrap(), item["execution"]["status"].as_str().unwrap_or_default());
         assert_ne!(kind, "GAP", "{item}");
-        if item["id"] == json!(id.to_string()) && status != before {
+        if item["executionId"] == json!(id.to_string()) && status != before {
             return (kind.to_owned(), status.to_owned());
         }
     }

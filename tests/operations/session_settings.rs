@@ -90,11 +90,11 @@ async fn functions_and_operators_of_other_schemas_are_never_called() {
         subscriptions(first: 5) { nodes { id status } }
         events(filter: { types: [\"playbook_started\"] }, first: 5) { nodes { id } }
         executionStats { total }
-        outbox { pendingCount entries(first: 5) { nodes { id } } } }";
+        outbox { stats { pending } entries(first: 5) { nodes { id } } } }";
     let read = server.send(read, json!({ "id": id })).await.unwrap();
     assert_eq!(read.get("errors"), None, "{read}");
-    let cancel =
-        "mutation($id: ID!) { cancelExecution(input: { id: $id }) { execution { status } userErrors { message } } }";
+    let cancel = "mutation($id: ID!) { cancelExecution(input: { executionId: $id }) {
+        execution { status } userErrors { message } } }";
     let cancelled = server.data(cancel, json!({ "id": id })).await;
     assert_eq!(cancelled["cancelExecution"]["execution"]["status"], "CANCELLED", "{cancelled}");
     deployment.until_all_published().await;

@@ -47,7 +47,7 @@ fn mutations(execution: i64, claim: &Value) -> [Mutation; 4] {
             },
         },
         Mutation {
-            query: "mutation($id: ID!) { cancelExecution(input: { id: $id }) { userErrors { code } } }",
+            query: "mutation($id: ID!) { cancelExecution(input: { executionId: $id }) { userErrors { code } } }",
             variables: json!({ "id": execution.to_string() }),
             is_acknowledged: |data| data["cancelExecution"]["userErrors"] == json!([]),
         },

@@ -93,7 +93,8 @@ async function writeData() {
     const event = (name, at) => `{ executionId: "${id}", eventId: "${BigInt(id) + BigInt(1_000_000 + at)}", type: "${name}", nodeName: "step ${at}", status: "COMPLETED" }`;
     const events = ['step.enter', 'call.done', 'step.exit'].map(event).join(', ');
     await data(`mutation { projectEvents(input: { events: [${events}] }) { projected } }`);
-    if (number === 0) await data(`mutation { cancelExecution(input: { id: "${id}" }) { userErrors { code } } }`);
+    const cancel = `mutation { cancelExecution(input: { executionId: "${id}" }) { userErrors { code } } }`;
+    if (number === 0) await data(cancel);
   }
 }
 
@@ -109,7 +110,7 @@ async function rootArguments() {
     node: ids.map((id) => `id: ${id}`),
     nodes: [`ids: [${ids.join(', ')}]`],
     execution: executions.map((id) => `id: ${id}`),
-    executionUpdates: executions.map((id) => `id: ${id}`),
+    executionUpdates: executions.map((id) => `executionId: ${id}`),
     events: executions.map((id) => `filter: {executionIds: [${id}]}, start: {beginning: true}`),
     executionListUpdates: [''],
     subscriptionUpdates: [''],

@@ -128,7 +128,8 @@ async function subscription(id) {
 }
 
 async function transition(action, id) {
-  await send(`mutation ($id: ID!) { ${action}Subscription(input: {id: $id}) { userErrors { message } } }`, { id });
+  const query = `mutation ($id: ID!) { ${action}Subscription(input: {subscriptionId: $id}) { userErrors { message } } }`;
+  await send(query, { id });
 }
 
 async function checkRuntime() {
@@ -182,7 +183,7 @@ async function checkDashboard() {
     await tab.getByText('live', { exact: true }).waitFor();
     const [id] = await execute(1);
     await tab.locator(`tr[data-status=PENDING]`, { hasText: id }).waitFor();
-    await send('mutation ($id: ID!) { cancelExecution(input: {id: $id}) { cancelled } }', { id });
+    await send('mutation ($id: ID!) { cancelExecution(input: {executionId: $id}) { cancelled } }', { id });
     await tab.locator(`tr[data-status=CANCELLED]`, { hasText: id }).waitFor();
     expect(faults.length === 0, faults.join());
   } finally {

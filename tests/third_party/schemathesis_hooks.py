@@ -76,8 +76,6 @@ scalar("ID", st.sampled_from(IDS) | st.sampled_from(IDS[:2]) | NUMBERS.map(str) 
 scalar("String", st.sampled_from(SAMPLES) | st.text(max_size=40))
 scalar("BigInt", NUMBERS.map(str) | NUMBERS | st.text(max_size=20))
 scalar("DateTime", TIMES | st.text(max_size=20))
-scalar("Timestamp", TIMES | JSON)
-scalar("Seconds", NUMBERS | NUMBERS.map(str) | JSON)
 scalar("JSON", JSON)
 
 

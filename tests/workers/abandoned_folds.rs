@@ -73,7 +73,8 @@ async fn the_fold_of_an_item_that_timed_out_is_cancelled_and_the_subscription_co
     deployment.feeds_begun().await;
     let id = server.start_execution().await;
     let mut shard = deployment.shard(0).await;
-    let query = "subscription($id: ID!) { executionUpdates(id: $id) { execution { steps { nodes { name } } } } }";
+    let query =
+        "subscription($id: ID!) { executionUpdates(executionId: $id) { execution { steps { nodes { name } } } } }";
     let mut live = Live::open(&server.url, query, json!({ "id": id.to_string() })).await;
     let has_no_step = |data: &Value| assert_eq!(data["executionUpdates"]["execution"]["steps"]["nodes"], json!([]));
     has_no_step(&live.next().await.unwrap());

@@ -61,8 +61,10 @@ fn registered(answer: &Value) -> String {
 }
 
 async fn transition(server: &Server, token: &str, action: &str, id: &str) -> Value {
-    let query =
-        format!("mutation($id: ID!) {{ {action}Subscription(input: {{ id: $id }}) {{ subscription {{ status }} }} }}");
+    let query = format!(
+        "mutation($id: ID!) {{ {action}Subscription(input: {{ subscriptionId: $id }}) {{
+            subscription {{ status }} }} }}"
+    );
     server.send_as(token, &query, json!({ "id": id })).await
 }
 
@@ -100,7 +102,7 @@ async fn events_contain_the_caller_that_caused_them() {
     assert_eq!(sent["data"]["projectEvents"], json!({ "projected": 2, "duplicates": 0, "rejected": [] }), "{sent}");
     let again = server.send_as(&callers.ann, project, json!({ "events": events })).await;
     assert_eq!(again["data"]["projectEvents"], json!({ "projected": 0, "duplicates": 2, "rejected": [] }));
-    let cancel = "mutation($id: ID!) { cancelExecution(input: { id: $id }) { userErrors { message } } }";
+    let cancel = "mutation($id: ID!) { cancelExecution(input: { executionId: $id }) { userErrors { message } } }";
     server.send_as(&callers.admin, cancel, json!({ "id": id })).await;
 
     let named = |log: &[(&str, &str)]| -> Vec<(String, Value)> {
@@ -121,7 +123,7 @@ async fn events_contain_the_caller_that_caused_them() {
     let expected =
         [("playbook_started", "ann"), ("step.enter", "bob"), ("step.exit", "bob"), ("playbook.cancelled", "root")];
     assert_eq!(callers.log(&server, &id).await, named(&expected));
-    let query = "query($id: ID!, $event: ID!) { event(executionId: $id, id: $event) { meta } }";
+    let query = "query($id: ID!, $event: ID!) { event(executionId: $id, eventId: $event) { meta } }";
     let variables = json!({ "id": id, "event": (first + 1001).to_string() });
     let kept = server.send_as(&callers.admin, query, variables).await["data"]["event"]["meta"].take();
     assert_eq!(kept, json!({ "command_id": "c", "actor": "bob", "extra": { "a": 1, "sent_actor": "root" } }));

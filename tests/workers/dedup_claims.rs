@@ -23,7 +23,7 @@ async fn deliver(server: &Server, parent: Option<&str>, window: u32, order: u32)
 
 async fn claim(server: &Server, parent: Option<&str>, key: &str) -> Value {
     let query = "query($parent: ID, $key: String!) { dedupClaim(parentExecutionId: $parent, key: $key) {
-        executionId execution { id status path parent { __typename } } firstSeenAt expiresAt duplicates } }";
+        executionId execution { id status path parent { subscription { id } } } firstSeenAt expiresAt duplicates } }";
     server.data(query, json!({ "parent": parent, "key": key })).await["dedupClaim"].clone()
 }
 
@@ -40,7 +40,7 @@ async fn a_claim_shows_the_execution_the_window_and_the_duplicates_of_a_key() {
     let first = deliver(&server, Some(&inbox), 600, 1).await;
     let execution = json!({
         "id": first["execution"]["id"], "status": "PENDING", "path": "process",
-        "parent": { "__typename": "SourceSubscription" },
+        "parent": { "subscription": { "id": inbox } },
     });
     let found = claim(&server, Some(&inbox), "order-17").await;
     assert_eq!((&found["execution"], &found["duplicates"]), (&execution, &json!(0)), "{found}");

@@ -22,7 +22,7 @@ fn counts(payload: &Value) -> (u64, u64, usize) {
 fn failure() -> Value {
     json!({
         "catalogId": "7", "parentEventId": "8", "parentExecutionId": "9", "nodeId": "n", "nodeName": "load",
-        "nodeType": "http", "status": "FAILED", "durationSeconds": 1.5, "timestamp": "2026-01-02T03:04:05.000006Z",
+        "nodeType": "http", "status": "FAILED", "durationSeconds": 1.5, "createdAt": "2026-01-02T03:04:05.000006Z",
         "context": { "a": 1, "b": [2] }, "result": { "rows": 0 }, "meta": { "command_id": "c" }, "error": "no route",
         "stackTrace": "at load", "extra": { "host": "w1" }, "tenantId": "acme", "organizationId": "west",
     })
@@ -44,7 +44,7 @@ async fn an_event_that_differs_from_the_stored_one_in_any_field_is_rejected_by_i
         ("nodeType", json!("")),
         ("status", json!("COMPLETED")),
         ("durationSeconds", Value::Null),
-        ("timestamp", json!("2026-01-02T03:04:05.000007Z")),
+        ("createdAt", json!("2026-01-02T03:04:05.000007Z")),
         ("context", json!({ "a": 1, "b": [3] })),
         ("result", Value::Null),
         ("meta", json!({ "command_id": "d" })),
@@ -64,7 +64,7 @@ async fn an_event_that_differs_from_the_stored_one_in_any_field_is_rejected_by_i
     let extra = event_with(1000, 1, &merged(&failure(), &json!({ "extra": { "host": "w2" } })));
     assert_eq!(counts(&server.project(&[extra]).await), (0, 0, 1));
     assert_eq!(deployment.committed().await, BTreeSet::from([(1000, 1), (1000, 2)]));
-    let query = "{ event(executionId: \"1000\", id: \"1\") { status error durationSeconds catalogId } }";
+    let query = "{ event(executionId: \"1000\", eventId: \"1\") { status error durationSeconds catalogId } }";
     let kept = json!({ "status": "FAILED", "error": "no route", "durationSeconds": 1.5, "catalogId": "7" });
     assert_eq!(server.data(query, Value::Null).await["event"], kept);
 }
@@ -97,12 +97,12 @@ async fn a_repeated_batch_is_a_duplicate_whatever_the_server_has_filled() {
     assert_eq!(counts(&server.project(&batch).await), (4, 1, 0));
     assert_eq!(counts(&server.project(&batch).await), (0, 5, 0));
     let same = [
-        event_with(child, 3, &json!({ "meta": null, "context": { "y": null, "x": 1 }, "timestamp": "" })),
+        event_with(child, 3, &json!({ "meta": null, "context": { "y": null, "x": 1 }, "createdAt": null })),
         event_with(child, 1, &json!({ "catalogId": "0", "tenantId": "default", "error": null })),
     ];
     let payload = server.project(&same).await;
     assert_eq!(counts(&payload), (0, 2, 0), "{payload}");
-    let catalog = "{ event(executionId: \"77\", id: \"1\") { catalogId } }";
+    let catalog = "{ event(executionId: \"77\", eventId: \"1\") { catalogId } }";
     assert_eq!(server.data(catalog, Value::Null).await["event"], json!({ "catalogId": null }), "it is unknown");
 }
 

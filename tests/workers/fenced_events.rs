@@ -82,10 +82,10 @@ async fn events_of_other_executions_and_claims_that_name_no_entry_are_refused() 
 
     let one = [event(execution, execution + 11)];
     for (claim, code, field) in [
-        (json!({ "id": claim["id"], "lease": "12" }), "STALE_LEASE", json!(["claim"])),
-        (json!({ "id": "7-1", "lease": "12" }), "INVALID_INPUT", json!(["claim", "id"])),
-        (json!({ "id": "x", "lease": "12" }), "INVALID_INPUT", json!(["claim", "id"])),
-        (json!({ "id": claim["id"], "lease": "x" }), "INVALID_INPUT", json!(["claim", "lease"])),
+        (json!({ "entryId": claim["entryId"], "lease": "12" }), "STALE_LEASE", json!(["claim"])),
+        (json!({ "entryId": "7-1", "lease": "12" }), "INVALID_INPUT", json!(["claim", "entryId"])),
+        (json!({ "entryId": "x", "lease": "12" }), "INVALID_INPUT", json!(["claim", "entryId"])),
+        (json!({ "entryId": claim["entryId"], "lease": "x" }), "INVALID_INPUT", json!(["claim", "lease"])),
         (Value::Null, "INVALID_INPUT", json!(["settle"])),
     ] {
         let payload = server.project_under(&claim, &one, true).await;
@@ -170,7 +170,7 @@ async fn a_claim_belongs_to_its_tenant_and_only_callers_that_may_settle_can_sett
     server.send_as(&admin, entry, Value::Null).await;
     let started = "mutation {
         execute(input: {entry: {path: \"run\"}}) { executionId }
-        claimOutbox(input: {select: {all: true}}) { claims { id: entryId lease } } }";
+        claimOutbox(input: {select: {all: true}}) { claims { entryId lease } } }";
     let started = server.send_as(&owner, started, Value::Null).await;
     let execution: i64 = started["data"]["execute"]["executionId"].as_str().unwrap().parse().unwrap();
     let input = |offset: i64, settle: bool| {

@@ -46,7 +46,8 @@ async fn the_time_of_an_event_is_taken_while_the_log_is_locked() {
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
     let inbox = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
     let flow = server.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
-    let cancel = format!("mutation {{ cancelExecution(input: {{id: \"{flow}\"}}) {{ execution {{ status }} }} }}");
+    let cancel =
+        format!("mutation {{ cancelExecution(input: {{executionId: \"{flow}\"}}) {{ execution {{ status }} }} }}");
     let mut shard = deployment.shard(0).await;
 
     let log: i64 = inbox.parse().unwrap();

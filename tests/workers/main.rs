@@ -34,4 +34,5 @@ mod sealed_loops;
 mod shared_statements;
 mod states_after_crash;
 mod sweeper;
+mod unknown_types;
 mod work_independent_of_log_length;

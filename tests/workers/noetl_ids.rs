@@ -70,7 +70,7 @@ async fn an_execution_of_noetl_is_cancelled_after_its_last_event_and_noetl_can_a
     append(&mut shard, id, "playbook_started", "theirs", "STARTED").await;
     append(&mut shard, id, "step.enter", "a", "STARTED").await;
     let (_, before) = log(&mut shard, id).await;
-    let cancel = "mutation($id: ID!) { cancelExecution(input: {id: $id}) {
+    let cancel = "mutation($id: ID!) { cancelExecution(input: {executionId: $id}) {
         execution { status } userErrors { code message } } }";
     let cancelled = server.data(cancel, json!({ "id": id.to_string() })).await["cancelExecution"].clone();
     assert_eq!(cancelled["execution"]["status"], "CANCELLED", "{cancelled}");

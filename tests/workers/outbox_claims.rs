@@ -34,7 +34,7 @@ impl Ledger {
     fn take(&mut self, claims: &[Value]) {
         for claim in claims {
             let execution = claim["executionId"].as_str().unwrap().to_owned();
-            let number: i64 = claim["id"].as_str().unwrap().split_once('-').unwrap().1.parse().unwrap();
+            let number: i64 = claim["entryId"].as_str().unwrap().split_once('-').unwrap().1.parse().unwrap();
             let lease = claim["lease"].as_str().unwrap();
             let held = &*self.held.entry(execution.clone()).or_insert_with(|| lease.to_owned());
             assert_eq!(held, lease, "execution {execution} is in flight with two lease holders");

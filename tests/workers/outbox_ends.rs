@@ -38,7 +38,7 @@ async fn a_row_is_dead_after_its_last_attempt_and_the_next_row_of_its_execution_
     let server = deployment.replica_with(&[NO_RELAY, TWO_ATTEMPTS]).await;
     deployment.fill_outbox(0, &[7], 2).await;
     let failed = fail_until_dead(&server, &json!({ "limit": 1 })).await;
-    let expected = json!({ "index": 0, "id": "0-1", "retryInSeconds": null, "dead": true, "userErrors": [] });
+    let expected = json!({ "index": 0, "entryId": "0-1", "retryInSeconds": null, "dead": true, "userErrors": [] });
     assert_eq!(failed, expected);
     let row = &entries(&server, json!({ "statuses": ["DEAD"] })).await[0];
     let expected = json!({ "id": "0-1", "status": "DEAD", "statusText": "FAILED", "dead": true, "attempts": 2,
@@ -163,7 +163,7 @@ async fn only_dead_rows_that_match_the_filter_are_discarded() {
 }
 
 #[tokio::test]
-async fn single_rows_are_listed_retried_and_discarded_by_id() {
+async fn single_rows_are_retried_and_discarded_by_id() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     for shard in 0..2 {
@@ -172,21 +172,22 @@ async fn single_rows_are_listed_retried_and_discarded_by_id() {
     }
     let dead = listed(&server, json!({ "statuses": ["DEAD"] })).await;
     assert_eq!(dead.len(), 4, "{dead:?}");
-    let (first, last) = (&dead[0], &dead[3]);
-    assert_eq!(listed(&server, json!({ "ids": [last, first] })).await, [first.clone(), last.clone()]);
-    assert_eq!(listed(&server, json!({ "ids": [first], "statuses": ["PENDING"] })).await, Vec::<String>::new());
-    assert_eq!(listed(&server, json!({ "ids": [] })).await, Vec::<String>::new());
-    let count = "query($filter: OutboxFilter) { outbox { entries(filter: $filter) { totalCount { value } } } }";
-    let count = server.data(count, json!({ "filter": { "ids": [first, "7-1"] } })).await;
-    assert_eq!(count["outbox"]["entries"]["totalCount"]["value"], 1, "{count}");
-    let discarded =
-        |count: i64| json!({ "matched": count, "discarded": count, "unavailableShards": [], "userErrors": [] });
-    assert_eq!(server.discard(json!({ "ids": [first] }), false).await, discarded(1));
-    assert_eq!(server.discard(json!({ "ids": [first] }), false).await, discarded(0));
-    let retried = server.retry(json!({ "ids": [last] }), false).await;
-    assert_eq!((&retried["matched"], &retried["retried"]), (&json!(1), &json!(1)), "{retried}");
+    let (first, last) = (dead[0].as_str(), dead[3].as_str());
+    let change = async |field: &str, changed: &str, ids: &[&str]| {
+        let query = format!(
+            "mutation($ids: [ID!]!) {{ it: {field}(input: {{ select: {{ ids: $ids }} }}) {{
+                matched changed: {changed} userErrors {{ code }} }} }}"
+        );
+        server.data(&query, json!({ "ids": ids })).await["it"].take()
+    };
+    let discard = async |ids: &[&str]| change("discardOutbox", "discarded", ids).await;
+    let done = json!({ "matched": 1, "changed": 1, "userErrors": [] });
+    assert_eq!(discard(&[first]).await, done);
+    let nothing = json!({ "matched": 0, "changed": 0, "userErrors": [{ "code": "NOT_FOUND" }] });
+    assert_eq!(discard(&[first]).await, nothing);
+    assert_eq!(change("retryOutbox", "retried", &[last]).await, done);
     assert_eq!(listed(&server, json!({ "statuses": ["DEAD"] })).await, dead[1..3]);
-    let bad = server.discard(json!({ "ids": [first, "1"] }), false).await;
+    let bad = discard(&[first, "1"]).await;
     assert_eq!(bad["userErrors"][0]["code"], "INVALID_INPUT", "{bad}");
 }
 

@@ -37,7 +37,7 @@ async fn a_settlement_with_a_stale_lease_is_reported_and_changes_nothing() {
         (&json!("STALE_LEASE"), &json!(["failures", "0", "lease"]))
     );
     for (id, lease) in [("0-1", "9999"), ("0-2", "1")] {
-        let unknown = json!({ "id": id, "lease": lease });
+        let unknown = json!({ "entryId": id, "lease": lease });
         assert_eq!(server.published(std::slice::from_ref(&unknown)).await["stale"], json!([id]));
         assert_eq!(code(&server.failed(&unknown, "no", None).await), "STALE_LEASE");
     }
@@ -47,7 +47,7 @@ async fn a_settlement_with_a_stale_lease_is_reported_and_changes_nothing() {
 
 /// A claim between two references to it with another lease.
 fn between_stale(claim: &Value) -> Vec<Value> {
-    let stale = json!({ "id": claim["id"], "lease": "999999" });
+    let stale = json!({ "entryId": claim["entryId"], "lease": "999999" });
     vec![stale.clone(), claim.clone(), stale]
 }
 
@@ -69,7 +69,7 @@ async fn each_lease_of_one_entry_has_its_own_result() {
         let published = server.published(&between_stale(&claims[0])).await;
         assert_eq!(published["stale"].as_array().unwrap().len(), 2, "{published}");
     }
-    let failure = |claim: Value| json!({ "id": claim["id"], "lease": claim["lease"], "error": "no" });
+    let failure = |claim: Value| json!({ "entryId": claim["entryId"], "lease": claim["lease"], "error": "no" });
     let failures: Vec<Value> = between_stale(&claims[1]).into_iter().map(failure).collect();
     let failed = server.failed_batch(&failures, None).await;
     assert_eq!(codes(&failed), expected, "{failed}");
@@ -93,8 +93,9 @@ async fn results_have_the_entry_so_that_a_stale_claimant_sees_its_holder() {
     let fields = "results { entryId entry { status claimant } userErrors { code } }";
     let send = async |mutation: &str, list: &str, lease: &Value, more: &str| {
         let query = format!(
-            "mutation($lease: ID!) {{ it: {mutation}(input: {{ {list}: [{{ id: \"outbox-0-1\", lease: $lease {more} }},
-             {{ id: \"0-77\", lease: \"1\" {more} }}, {{ id: \"x\", lease: \"1\" {more} }}] }}) {{ {fields} }} }}"
+            "mutation($lease: ID!) {{ it: {mutation}(input: {{ {list}: [
+                {{ entryId: \"outbox-0-1\", lease: $lease {more} }}, {{ entryId: \"0-77\", lease: \"1\" {more} }},
+                {{ entryId: \"x\", lease: \"1\" {more} }}] }}) {{ {fields} }} }}"
         );
         server.data(&query, json!({ "lease": lease })).await["it"]["results"].take()
     };
@@ -154,7 +155,8 @@ async fn a_failed_row_backs_off_1_2_4_to_256_seconds_on_the_database_clock() {
         let claimed = server.claim(json!({})).await;
         assert_eq!(claimed["claims"][0]["attempts"], attempts + 1);
         let failed = server.failed(&references(&claimed)[0], "no", None).await;
-        let expected = json!({ "index": 0, "id": "0-1", "retryInSeconds": seconds, "dead": false, "userErrors": [] });
+        let expected =
+            json!({ "index": 0, "entryId": "0-1", "retryInSeconds": seconds, "dead": false, "userErrors": [] });
         assert_eq!(failed, expected);
         let row = &deployment.outbox(0).await[0];
         assert_eq!((row.status.as_str(), row.delay_micros), ("FAILED", seconds * 1_000_000));

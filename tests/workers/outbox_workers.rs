@@ -23,7 +23,7 @@ fn of_pool(pool: &str, limit: i64, lease: i64) -> Value {
 
 fn outcomes(payload: &Value) -> Vec<Value> {
     let results = payload["results"].as_array().unwrap().iter();
-    results.map(|one| json!([one["index"], one["id"], one["userErrors"][0]["code"]])).collect()
+    results.map(|one| json!([one["index"], one["entryId"], one["userErrors"][0]["code"]])).collect()
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_claim_selects_by_pool_and_by_subject_and_names_its_claimant() {
     server.failed(&reference(&rest["claims"][0]), "no", None).await;
     let lease = "SELECT outbox_id, lease_token FROM noetl.outbox WHERE outbox_id = 1 AND $1 = 1";
     let (_, lease): (i64, i64) = deployment.rows(lease, "1").await[0];
-    server.published(&[json!({ "id": "0-1", "lease": lease.to_string() })]).await;
+    server.published(&[json!({ "entryId": "0-1", "lease": lease.to_string() })]).await;
     let entries = list().await;
     assert_eq!((&entries[2]["status"], &entries[2]["claimant"]), (&json!("FAILED"), &Value::Null), "{entries}");
     assert_eq!(
@@ -84,7 +84,7 @@ async fn an_entry_is_selected_by_the_subject_that_its_claim_shows() {
     for shown in all["claims"].as_array().unwrap() {
         let select = json!({ "filter": { "subjectPrefix": shown["subject"] } });
         let found = server.claim(json!({ "select": select, "leaseSeconds": 600 })).await;
-        assert_eq!(ids(&found), [shown["id"].as_str().unwrap()], "{shown}");
+        assert_eq!(ids(&found), [shown["entryId"].as_str().unwrap()], "{shown}");
     }
 }
 
@@ -134,7 +134,8 @@ async fn concurrent_workers_of_two_pools_deliver_each_execution_in_order() {
                 let execution = claim["executionId"].as_str().unwrap().to_owned();
                 let holder = *held.lock().await.entry(execution.clone()).or_insert(worker);
                 assert_eq!(holder, worker, "execution {execution} is in flight with two holders");
-                delivered.lock().await.entry(execution).or_default().push(claim["id"].as_str().unwrap().to_owned());
+                let entry = claim["entryId"].as_str().unwrap().to_owned();
+                delivered.lock().await.entry(execution).or_default().push(entry);
             }
             for claim in claims {
                 held.lock().await.remove(claim["executionId"].as_str().unwrap());
@@ -165,7 +166,7 @@ async fn an_extended_lease_keeps_its_entries_and_an_expired_one_is_not_extended(
         let claims = short["claims"].as_array().unwrap().iter();
         claims.filter(|claim| claim["executionId"] == execution).map(reference).collect()
     };
-    let unknown = json!({ "id": "0-99", "lease": "1" });
+    let unknown = json!({ "entryId": "0-99", "lease": "1" });
     let renewed = server.renewed(&[of("1"), vec![unknown]].concat(), 600).await;
     assert_eq!(renewed["userErrors"], json!([]));
     let expected = [json!([0, "0-1", null]), json!([1, "0-3", null]), json!([2, "0-99", "STALE_LEASE"])];
@@ -207,8 +208,8 @@ async fn failures_in_a_batch_have_a_result_each() {
     assert_eq!((ids(&claimed).len(), ids(&again).len()), (4, 0));
     let mut failures: Vec<Value> = references(&claimed);
     failures[1]["lease"] = json!("99999");
-    failures.insert(0, json!({ "id": "0-x", "lease": "1" }));
-    failures.push(json!({ "id": "7-1", "lease": "1" }));
+    failures.insert(0, json!({ "entryId": "0-x", "lease": "1" }));
+    failures.push(json!({ "entryId": "7-1", "lease": "1" }));
     for failure in &mut failures {
         failure["error"] = json!("broken");
     }
@@ -217,10 +218,10 @@ async fn failures_in_a_batch_have_a_result_each() {
     let codes: Vec<_> = results.iter().map(|one| one["userErrors"][0]["code"].as_str().unwrap_or("DONE")).collect();
     assert_eq!(codes, ["INVALID_INPUT", "DONE", "STALE_LEASE", "DONE", "DONE", "INVALID_INPUT"], "{payload}");
     let fields = json!([results[0]["userErrors"][0]["field"], results[5]["userErrors"][0]["field"]]);
-    assert_eq!(fields, json!([["failures", "0", "id"], ["failures", "5", "id"]]));
+    assert_eq!(fields, json!([["failures", "0", "entryId"], ["failures", "5", "entryId"]]));
     assert_eq!(results[1]["dead"], true, "the only attempt failed");
     assert_eq!(deployment.outbox_rows("status = 'FAILED' AND last_error = 'broken'").await, 3);
-    let mixed = [vec![json!({ "id": "x", "lease": "1" })], references(&claimed)[1..2].to_vec()].concat();
+    let mixed = [vec![json!({ "entryId": "x", "lease": "1" })], references(&claimed)[1..2].to_vec()].concat();
     let marked = server.published(&mixed).await;
     assert_eq!(
         (&marked["published"], &marked["userErrors"][0]["code"]),

@@ -1,13 +1,20 @@
 //! An execution can be read as it was at any moment of its history.
 
 use chrono::{DateTime, Duration, Utc};
+use noetl_domain::ids::Id;
+use noetl_domain::projection::Moment;
+use noetl_domain::tenant::Scope;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::pools::Database;
+use noetl_storage::snapshots;
 use noetl_testkit::projections::insert_step_event;
 use noetl_testkit::recordings::{Recording, insert_row, recordings};
 use noetl_testkit::{Deployment, Server, size};
 use serde_json::{Value, json};
 
 const STATE: &str = "status statusText endedAt error context
-    steps { nodes { name status attempt enteredAt completedAt error result iterations { expected dispatched completed } } }";
+    steps { nodes { name status attempt enteredAt startedAt completedAt durationSeconds error result
+        iterations { expected dispatched completed } } }";
 
 async fn now(server: &Server, id: &str) -> Value {
     let query = format!("query($id: ID!) {{ execution(id: $id) {{ {STATE} }} }}");
@@ -15,8 +22,10 @@ async fn now(server: &Server, id: &str) -> Value {
 }
 
 async fn at(server: &Server, id: &str, moment: Value, fields: &str) -> Value {
-    let query = format!("query($id: ID!, $at: ExecutionMoment!) {{ execution(id: $id, at: $at) {{ {fields} }} }}");
-    server.data(&query, json!({ "id": id, "at": moment })).await["execution"].clone()
+    let query = format!(
+        "query($id: ID!, $at: ExecutionMoment!) {{ executionState(executionId: $id, at: $at) {{ {fields} }} }}"
+    );
+    server.data(&query, json!({ "id": id, "at": moment })).await["executionState"].clone()
 }
 
 async fn state_at(server: &Server, id: &str, moment: Value) -> Value {
@@ -53,7 +62,7 @@ async fn a_past_state_is_the_state_that_was_current_then() {
         for step in [every, 4 * every] {
             for (position, (event, time, state)) in rows.iter().enumerate().rev().step_by(step) {
                 let state = state.as_ref().unwrap();
-                let moment = json!({ "event": event.to_string() });
+                let moment = json!({ "eventId": event.to_string() });
                 assert_eq!(&state_at(&server, &id, moment).await, state, "{name}, event {event}");
                 let (earlier, later) = (&rows[..position], &rows[position + 1..]);
                 if earlier.iter().all(|one| one.1 <= *time) && later.iter().all(|one| one.1 > *time) {
@@ -63,7 +72,7 @@ async fn a_past_state_is_the_state_that_was_current_then() {
             }
             server.advance_projections(&[id.parse().unwrap()]).await;
         }
-        let before = json!({ "event": (rows[0].0 - 1).to_string() });
+        let before = json!({ "eventId": (rows[0].0 - 1).to_string() });
         assert_eq!(state_at(&server, &id, before).await, Value::Null, "{name}");
         let first = rows.iter().map(|one| one.1).min().unwrap();
         let before = json!({ "time": first - Duration::microseconds(1) });
@@ -87,8 +96,8 @@ async fn a_past_state_is_read_from_a_snapshot_that_has_no_later_event() {
         insert_step_event(&mut shard, id, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
     }
 
-    let fields = "steps { nodes { status } } snapshot { version behindBy }";
-    let event = |offset: i64| json!({ "event": (id + offset).to_string() });
+    let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
+    let event = |offset: i64| Moment::Event(Id::new(id + offset));
     let times: Vec<DateTime<Utc>> = sqlx::query_scalar(
         "SELECT created_at AT TIME ZONE 'UTC' FROM noetl.event WHERE execution_id = $1 ORDER BY event_id",
     )
@@ -96,19 +105,26 @@ async fn a_past_state_is_read_from_a_snapshot_that_has_no_later_event() {
     .fetch_all(&mut shard)
     .await
     .unwrap();
-    let time = |position: usize| json!({ "time": times[position] });
-    for (moment, status, behind) in [
+    let time = |position: usize| Moment::Time(times[position]);
+    for (moment, status, folded) in [
         (event(100), "ENTERED", None),
-        (event(101), "COMMAND_ISSUED", Some("0")),
-        (event(102), "COMMAND_STARTED", Some("1")),
-        (event(104), "COMPLETED", Some("3")),
+        (event(101), "COMMAND_ISSUED", Some(0)),
+        (event(102), "COMMAND_STARTED", Some(1)),
+        (event(104), "COMPLETED", Some(3)),
         (time(1), "ENTERED", None),
-        (time(2), "COMMAND_ISSUED", Some("0")),
-        (time(4), "COMPLETED", Some("2")),
+        (time(2), "COMMAND_ISSUED", Some(0)),
+        (time(4), "COMPLETED", Some(2)),
     ] {
-        let expected = behind.map(|behind| json!({ "version": (id + 101).to_string(), "behindBy": behind }));
-        let seen = at(&server, &text, moment.clone(), fields).await;
-        assert_eq!(seen, json!({ "steps": { "nodes": [{ "status": status }] }, "snapshot": expected }), "{moment}");
+        let given = match moment {
+            Moment::Event(event) => json!({ "eventId": event.to_string() }),
+            Moment::Time(time) => json!({ "time": time }),
+        };
+        let seen = at(&server, &text, given, "steps { nodes { status } }").await;
+        assert_eq!(seen, json!({ "steps": { "nodes": [{ "status": status }] } }), "{moment:?}");
+        let limit = std::time::Duration::from_mins(1);
+        let read = snapshots::read_at(&database, &Scope::Unrestricted, id, moment, limit).await.unwrap().unwrap();
+        let used = read.snapshot.map(|snapshot| (snapshot.version.get(), read.folded));
+        assert_eq!(used, folded.map(|folded| (id + 101, folded)), "{moment:?}");
     }
 }
 
@@ -117,18 +133,18 @@ async fn a_past_state_does_not_show_a_later_cancellation() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_without_projector().await;
     let id = server.start_execution().await.to_string();
-    let fields = "id path status statusText endedAt error events(last: 1) { nodes { id: eventId } }";
-    let started = at(&server, &id, json!({ "time": "9999-12-31T00:00:00Z" }), fields).await;
-    let last = started["events"]["nodes"][0]["id"].clone();
-    let cancel =
-        "mutation($id: ID!) { cancelExecution(input: { id: $id, reason: \"enough\" }) { userErrors { code } } }";
+    let last = "query($id: ID!) { events(executionId: $id, last: 1) { nodes { eventId } } }";
+    let last = server.data(last, json!({ "id": id })).await["events"]["nodes"][0]["eventId"].take();
+    let cancel = "mutation($id: ID!) { cancelExecution(input: { executionId: $id, reason: \"enough\" }) {
+        userErrors { code } } }";
     server.data(cancel, json!({ "id": id })).await;
 
     let current = at(&server, &id, json!({ "time": "9999-12-31T00:00:00Z" }), "status error").await;
     assert_eq!(current, json!({ "status": "CANCELLED", "error": "enough" }));
-    let past = at(&server, &id, json!({ "event": last }), "id path status statusText endedAt error").await;
-    let pending = json!({ "id": id, "path": "run", "status": "PENDING", "statusText": "PENDING", "endedAt": null,
-        "error": null });
+    let fields = "executionId status statusText endedAt error execution { id status }";
+    let past = at(&server, &id, json!({ "eventId": last }), fields).await;
+    let pending = json!({ "executionId": id, "status": "PENDING", "statusText": "PENDING", "endedAt": null,
+        "error": null, "execution": { "id": id, "status": "CANCELLED" } });
     assert_eq!(past, pending);
 }
 
@@ -137,16 +153,15 @@ async fn an_invalid_moment_is_refused_and_an_unknown_execution_is_null() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_without_projector().await;
     let id = server.start_execution().await.to_string();
-    assert_eq!(state_at(&server, "17", json!({ "event": id })).await, Value::Null);
+    assert_eq!(state_at(&server, "17", json!({ "eventId": id })).await, Value::Null);
 
-    let query = "query($id: ID!, $at: ExecutionMoment) { execution(id: $id, at: $at) { status } }";
-    let response = server.send(query, json!({ "id": id, "at": { "event": "x" } })).await.unwrap();
+    let query = "query($id: ID!, $at: ExecutionMoment!) { executionState(executionId: $id, at: $at) { status } }";
+    let response = server.send(query, json!({ "id": id, "at": { "eventId": "x" } })).await.unwrap();
     let extensions = &response["errors"][0]["extensions"];
-    assert_eq!((&extensions["code"], &extensions["field"]), (&json!("INVALID_INPUT"), &json!(["at", "event"])));
-    for moment in [json!({}), json!({ "event": null }), json!({ "event": id, "time": "2026-01-01T00:00:00Z" })] {
+    assert_eq!((&extensions["code"], &extensions["field"]), (&json!("INVALID_INPUT"), &json!(["at", "eventId"])));
+    let both = json!({ "eventId": id, "time": "2026-01-01T00:00:00Z" });
+    for moment in [Value::Null, json!({}), json!({ "eventId": null }), both] {
         let response = server.send(query, json!({ "id": id, "at": moment })).await.unwrap();
         assert!(response["errors"][0]["message"].is_string(), "{moment}: {response}");
     }
-    let response = server.send(query, json!({ "id": id, "at": null })).await.unwrap();
-    assert_eq!(response["data"]["execution"]["status"], "PENDING");
 }

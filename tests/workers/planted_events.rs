@@ -294,7 +294,7 @@ async fn a_worker_does_not_move_the_clock_of_ids() {
         assert_eq!(planted["data"]["projectEvents"]["projected"], 1, "round {round}: {planted}");
         let field = format!("{action}Subscription");
         let transition = format!(
-            "mutation {{ {field}(input: {{ id: \"{inbox}\" }}) {{
+            "mutation {{ {field}(input: {{ subscriptionId: \"{inbox}\" }}) {{
             subscription {{ lastEventId }} userErrors {{ code message }} }} }}"
         );
         let changed = world.server.send_as(&world.attacker, &transition, Value::Null).await;

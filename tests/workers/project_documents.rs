@@ -9,7 +9,7 @@ use noetl_testkit::{Deployment, Server, repository};
 use serde_json::{Value, json};
 
 const PROJECT: &str = "mutation($events: [JSON!]!) { projectEventDocuments(input: { events: $events }) {
-    projected duplicates rejected { index eventId userErrors { code field } } userErrors { code } } }";
+    projected duplicates unknownTypes rejected { index eventId userErrors { code field } } userErrors { code } } }";
 
 /// The columns of NoETL's table that ours does not have.
 const NOETL_COLUMNS: &str = "ALTER TABLE noetl.event
@@ -60,6 +60,7 @@ async fn rows_of_noetl_are_stored_as_they_are_and_a_repetition_changes_nothing()
     let rows = recorded_rows();
     let payload = project(&server, &rows).await;
     assert_eq!((&payload["projected"], &payload["rejected"]), (&json!(rows.len()), &json!([])), "{payload}");
+    assert_eq!(payload["unknownTypes"], json!([]));
     assert_eq!(stored(&deployment).await, by_id(&rows));
 
     // The messages of the stream have the same form.
@@ -79,6 +80,7 @@ async fn rows_of_noetl_are_stored_as_they_are_and_a_repetition_changes_nothing()
     let refused = project(&server, &changed).await;
     assert_eq!((&refused["projected"], &refused["duplicates"]), (&json!(0), &json!(0)));
     assert!(refused["rejected"].as_array().unwrap().iter().all(|one| one["code"] == "EVENT_ID_CONFLICT"), "{refused}");
+    assert_eq!(refused["unknownTypes"], json!([]), "no event of the type was stored");
     assert_eq!(stored(&deployment).await, by_id(&rows));
 }
 
@@ -111,6 +113,107 @@ async fn every_invalid_document_is_rejected_by_index_and_the_others_are_stored()
         (&json!(3), &json!("acme"), &json!(1))
     );
     assert_eq!(stored[&7]["meta"], json!({ "extra": { "custom": { "a": 1 } } }));
+}
+
+/// Returns malformed values: their keys, and the fields that user errors name.
+fn malformed() -> Vec<(&'static str, &'static str, Value)> {
+    let mut cases = Vec::new();
+    for (key, field) in [("event_id", "eventId"), ("execution_id", "executionId"), ("event_type", "type")] {
+        cases.extend([Value::Null, json!("")].map(|value| (key, field, value)));
+    }
+    for (key, field) in [("event_id", "eventId"), ("execution_id", "executionId")] {
+        cases.extend([json!(true), json!(1.5), json!([]), json!({}), json!("x")].map(|value| (key, field, value)));
+    }
+    let durations = [
+        json!("NaN"),
+        json!("inf"),
+        json!("-infinity"),
+        json!("1e999"),
+        json!("a second"),
+        json!(" "),
+        json!(true),
+        json!([1]),
+        json!({ "seconds": 1 }),
+    ];
+    cases.extend(durations.map(|value| ("duration", "durationSeconds", value)));
+    let times = [
+        json!("yesterday"),
+        json!("0000-12-31T23:59:59Z"),
+        json!("0001-01-01T00:00:00+14:00"),
+        json!("292277-01-01T00:00:00Z"),
+        json!("+292277-01-01T00:00:00Z"),
+        json!("9999-12-31T23:59:59-14:00"),
+        json!("-0001-01-01T00:00:00Z"),
+        json!("2026-02-30T00:00:00Z"),
+        json!("2026-01-01"),
+        json!("2026-01-01T25:00:00Z"),
+        json!(" "),
+        json!(1_767_225_600),
+        json!(1.5),
+        json!(true),
+        json!([]),
+        json!({}),
+    ];
+    for (key, field) in [("timestamp", "timestamp"), ("created_at", "createdAt")] {
+        cases.extend(times.clone().map(|value| (key, field, value)));
+    }
+    cases
+}
+
+#[tokio::test]
+async fn a_malformed_value_of_a_document_refuses_only_its_event() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let cases = malformed();
+    let event = |id: usize| json!({ "event_id": id, "execution_id": 7, "event_type": "call.done" });
+    let with = |(index, (key, _, value)): (usize, &(&str, &str, Value))| {
+        let mut event = event(index + 1);
+        event[*key] = value.clone();
+        event
+    };
+    let mut documents: Vec<Value> = cases.iter().enumerate().map(with).collect();
+    documents.push(event(1000));
+    let payload = project(&server, &documents).await;
+    assert_eq!((&payload["projected"], &payload["userErrors"]), (&json!(1), &json!([])), "{payload}");
+    let rejected = payload["rejected"].as_array().unwrap();
+    assert_eq!(rejected.len(), cases.len(), "{payload}");
+    for (index, (one, (key, field, value))) in rejected.iter().zip(&cases).enumerate() {
+        assert_eq!((&one["index"], &one["code"]), (&json!(index), &json!("INVALID_INPUT")), "{key}: {value}");
+        assert_eq!(one["field"], json!(["events", index.to_string(), field]), "{key}: {value}");
+    }
+    assert_eq!(stored(&deployment).await.into_keys().collect::<Vec<_>>(), [1000]);
+}
+
+#[tokio::test]
+async fn numbers_and_times_of_documents_have_several_forms() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let forms = [
+        (
+            json!({ "duration": "1.25", "timestamp": "2026-01-02T03:04:05.000006Z",
+                    "created_at": "2000-01-01T00:00:00Z" }),
+            (Some(1.25), "2026-01-02T03:04:05.000006"),
+        ),
+        (
+            json!({ "duration": -3, "timestamp": "", "created_at": "2026-01-02T03:04:05.5+01:00" }),
+            (Some(-3.0), "2026-01-02T02:04:05.5"),
+        ),
+        (json!({ "duration": "", "created_at": "2026-01-02 03:04:05" }), (None, "2026-01-02T03:04:05")),
+        (json!({ "duration": null, "timestamp": "2026-01-02T03:04:05" }), (None, "2026-01-02T03:04:05")),
+    ];
+    let event = |(id, (fields, _)): (usize, &(Value, _))| {
+        let mut event = json!({ "event_id": id.to_string(), "execution_id": "7", "event_type": "call.done",
+                                "catalog_id": "", "parent_event_id": "", "parent_execution_id": "" });
+        event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        event
+    };
+    let documents: Vec<Value> = (1..).zip(&forms).map(event).collect();
+    let payload = project(&server, &documents).await;
+    assert_eq!(payload["projected"], json!(forms.len()), "{payload}");
+    for (row, (fields, expected)) in stored(&deployment).await.values().zip(&forms) {
+        assert_eq!((row["duration"].as_f64(), row["created_at"].as_str().unwrap()), *expected, "{fields}");
+        assert_eq!((&row["catalog_id"], &row["parent_event_id"]), (&json!(0), &Value::Null), "{fields}");
+    }
 }
 
 #[tokio::test]

@@ -258,7 +258,7 @@ async fn an_older_snapshot_never_overwrites_a_newer_one() {
 
     // The older snapshot does not include a cancellation. Saving it must not change the list's status back.
     let older = snapshots::read(&slow, &Scope::Unrestricted, &[it.id], WAIT_TIMEOUT).await.unwrap();
-    let cancel = "mutation($id: ID!) { cancelExecution(input: {id: $id}) { userErrors { message } } }";
+    let cancel = "mutation($id: ID!) { cancelExecution(input: {executionId: $id}) { userErrors { message } } }";
     it.server.data(cancel, json!({ "id": it.id.to_string() })).await;
     snapshots::save(&slow, &older).await.unwrap();
     let listed = "SELECT status FROM noetl.execution";

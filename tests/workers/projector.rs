@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const CONSUMER: &str = "noetl_graphql_projector";
 const CHANGES: &str = "subscription($id: ID!) {
-        executionUpdates(id: $id) { kind execution { id status context steps { nodes { name status } } } } }";
+        executionUpdates(executionId: $id) { kind execution { id status context steps { nodes { name status } } } } }";
 
 /// Writes `rounds` events to each execution, one after another, to all executions concurrently.
 async fn write_all(deployment: &Deployment, ids: &[i64], rounds: i64) {

@@ -4,8 +4,8 @@ use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-const LOOP: &str = "status endedAt error steps { nodes { name status attempt enteredAt completedAt error result
-    iterations { expected dispatched completed } } }";
+const LOOP: &str = "status endedAt error steps { nodes { name status attempt enteredAt startedAt completedAt error
+    result iterations { expected dispatched completed } } }";
 
 struct Setup {
     server: Server,
@@ -70,9 +70,11 @@ impl Setup {
     }
 
     async fn shown_at(&self, id: i64, event: i64) -> Value {
-        let query = format!("query($id: ID!, $at: ExecutionMoment!) {{ execution(id: $id, at: $at) {{ {LOOP} }} }}");
-        let at = json!({ "event": (id + event).to_string() });
-        self.server.data(&query, json!({ "id": id.to_string(), "at": at })).await["execution"].clone()
+        let query = format!(
+            "query($id: ID!, $at: ExecutionMoment!) {{ executionState(executionId: $id, at: $at) {{ {LOOP} }} }}"
+        );
+        let at = json!({ "eventId": (id + event).to_string() });
+        self.server.data(&query, json!({ "id": id.to_string(), "at": at })).await["executionState"].clone()
     }
 
     /// Returns what is shown after a fold of the whole log.

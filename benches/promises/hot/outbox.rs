@@ -40,7 +40,7 @@ impl Caller for Product {
             let (id, rest) = claim.split_once('"').unwrap();
             let lease = rest.strip_prefix(r#","lease":""#).unwrap().split_once('"').unwrap().0;
             let comma = if count == 0 { "" } else { "," };
-            self.body.extend([comma, r#"{"id":""#, id, r#"","lease":""#, lease, r#""}"#]);
+            self.body.extend([comma, r#"{"entryId":""#, id, r#"","lease":""#, lease, r#""}"#]);
             count += 1;
         }
         if count == 0 {

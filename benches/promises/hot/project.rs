@@ -93,7 +93,7 @@ impl Caller for Product {
             let comma = if index == 0 { "" } else { "," };
             write!(
                 self.body,
-                r#"{comma}{{"executionId":"{execution}","eventId":"{event}","type":"call.done","nodeName":"step","status":"COMPLETED","durationSeconds":0.25,"timestamp":"{AT}","context":{},"result":{},"meta":{}}}"#,
+                r#"{comma}{{"executionId":"{execution}","eventId":"{event}","type":"call.done","nodeName":"step","status":"COMPLETED","durationSeconds":0.25,"createdAt":"{AT}","context":{},"result":{},"meta":{}}}"#,
                 context(*event),
                 result(*event),
                 meta(*event)

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use async_graphql::parser::types::Field;
 use async_graphql::registry::Registry;
-use async_graphql::{
-    Context, ContextSelectionSet, Error, ErrorExtensions, OutputType, Positioned, Result, ServerResult, Value,
-};
+use async_graphql::{Context, ContextSelectionSet, Error, OutputType, Positioned, Result, ServerResult, Value};
 use tokio::time::timeout;
 
 use super::context::Services;
+use super::errors::error_with_code;
 
 /// An item that has to be resolved within its deadline.
 #[derive(Debug)]
@@ -57,5 +56,5 @@ pub(super) async fn with_deadline<T>(deadline: Duration, read: impl Future<Outpu
 
 fn timeout_error() -> Error {
     let message = "The item was not resolved in time; select fewer fields, or query the item.";
-    Error::new(message).extend_with(|_, values| values.set("code", "TIMEOUT"))
+    error_with_code("TIMEOUT", message.to_owned())
 }

@@ -105,7 +105,13 @@ pub fn field_error(error: impl Into<ServiceError>) -> Error {
 /// Returns an error of the field with a stable code.
 #[must_use]
 pub fn error_with_code(code: &'static str, message: String) -> Error {
-    Error::new(message).extend_with(|_, extensions| extensions.set("code", code))
+    let of_rejections = RejectionCode::all().map(|code| (code.name(), code.is_retryable()));
+    let of_fields = FIELD_ERROR_CODES.iter().map(|code| (code.name, code.retryable));
+    let retryable = of_rejections.chain(of_fields).any(|(name, retryable)| name == code && retryable);
+    Error::new(message).extend_with(|_, extensions| {
+        extensions.set("code", code);
+        extensions.set("retryable", retryable);
+    })
 }
 
 /// Returns the error of an operation that exceeded a limit.

@@ -1,5 +1,9 @@
 //! Checks of the conditions that several filters have.
 
+use async_graphql::ID;
+
+use crate::scalars::parse_ids;
+use noetl_domain::ids::Id;
 use noetl_use_cases::bounds::check_text;
 use noetl_use_cases::error::Rejection;
 
@@ -12,6 +16,12 @@ pub(super) fn check_list<T>(field: &str, list: &[T]) -> Result<(), Rejection> {
         return Ok(());
     }
     Err(Rejection::invalid(field, format!("a list in a filter has at most {MAX_LIST} values, not {}", list.len())))
+}
+
+/// Parses a list of ids. Refuses a list that is too long.
+pub(super) fn checked_ids(field: &str, ids: &[ID]) -> Result<Vec<Id>, Rejection> {
+    check_list(field, ids)?;
+    parse_ids(field, ids)
 }
 
 /// Refuses a list that is too long or has a malformed text.

@@ -1,10 +1,10 @@
 //! Interface of the items of all live subscriptions.
 
 use async_graphql::Interface;
-use chrono::{DateTime, Utc};
 
 use super::event::stream::{CaughtUp, EventDelivery, StreamGap, StreamHeartbeat};
 use super::execution::update::ExecutionUpdate;
+use super::scalars::Time;
 use super::server::status::SystemStatus;
 use super::subscription::update::SubscriptionUpdate;
 
@@ -12,7 +12,7 @@ use super::subscription::update::SubscriptionUpdate;
 #[derive(Debug, Interface)]
 #[graphql(
     name = "LiveItem",
-    field(name = "at", ty = "&DateTime<Utc>", desc = "Time at which the server made the item."),
+    field(name = "at", ty = "&Time", desc = "Time at which the server made the item."),
     field(
         name = "cursor",
         ty = "Option<&String>",

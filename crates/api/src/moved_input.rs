@@ -79,7 +79,11 @@ pub(super) mod tests {
         let Some(MetaType::InputObject { input_fields, .. }) = registry.types.get(&*T::Described::type_name()) else {
             panic!("not an input object")
         };
-        let value = |ty: &str| if ty.starts_with('[') { Value::List(Vec::new()) } else { Value::Null };
+        let value = |ty: &str| match ty {
+            _ if ty.starts_with('[') => Value::List(Vec::new()),
+            "ID!" | "String!" => Value::String("1".to_owned()),
+            _ => Value::Null,
+        };
         let given = input_fields.values().map(|field| (Name::new(&field.name), value(&field.ty)));
         let mut fields = Fields(given.collect(), PhantomData);
         assert!(T::from_fields(&mut fields).is_ok());

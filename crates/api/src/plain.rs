@@ -24,6 +24,7 @@ use serde::Serialize;
 use super::access::READ;
 use super::context::Services;
 use super::response_budget;
+use super::scalars::Time;
 use noetl_auth::principal::Principal;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
@@ -105,6 +106,7 @@ plain_value! {
     f64 => |value| Self::Float(value);
     Id => |value| Self::Id(value);
     DateTime<Utc> => |value| Self::Time(value);
+    Time => |value| Self::Time(value.0);
     String => |value| Self::Text(value.into());
     &'a str => |value| Self::Text(value.into());
     &'a String => |value| Self::Text(value.into());
@@ -272,11 +274,11 @@ impl List<'_> {
         let _ = serde_json::to_writer(&mut self.text, value);
     }
 
-    /// Writes a time as `DateTime::to_rfc3339` does, which takes ten times as long.
+    /// Writes a time as [`Time::to_text`] does, which takes ten times as long.
     fn time(&mut self, time: DateTime<Utc>) {
         let (date, nanos) = (time.date_naive(), time.nanosecond());
         if !(0..=9999).contains(&date.year()) || nanos >= 1_000_000_000 {
-            return self.json(&time.to_rfc3339());
+            return self.json(&Time(time).to_text());
         }
         let digits = |number: u32| [b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8];
         let year = date.year().unsigned_abs();
@@ -293,12 +295,8 @@ impl List<'_> {
             self.text.push(separator);
             self.text.extend_from_slice(&digits(number));
         }
-        let _ = match nanos {
-            0 => Ok(()),
-            nanos if nanos % 1_000_000 == 0 => write!(self.text, ".{:03}", nanos / 1_000_000),
-            nanos if nanos % 1_000 == 0 => write!(self.text, ".{:06}", nanos / 1_000),
-            nanos => write!(self.text, ".{nanos:09}"),
-        };
+        // Writing to memory does not fail.
+        let _ = write!(self.text, ".{:06}", nanos / 1_000);
         self.text.extend_from_slice(b"+00:00\"");
     }
 }
@@ -337,7 +335,7 @@ mod tests {
         ) {
             let nanos = (part % parts) * unit % 2_000_000_000;
             if let Some(time) = DateTime::from_timestamp(seconds, nanos) {
-                prop_assert_eq!(written(time.into()), serde_json::to_string(&time.to_rfc3339()).unwrap());
+                prop_assert_eq!(written(time.into()), serde_json::to_string(&Time(time).to_text()).unwrap());
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Scalars, and the conversion of ids.
 
 use async_graphql::{ID, InputValueError, InputValueResult, Scalar, ScalarType, Value};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 
 use graphql_transport::CheckedScalar;
 use noetl_domain::ids::Id;
@@ -13,6 +13,30 @@ use plain_json::{RawJson, Text, from_graphql};
 /// like a wrong number.
 pub const DATE_TIME: CheckedScalar =
     CheckedScalar { name: "DateTime", example: "\"2026-01-31T12:00:00Z\"", fits: is_date_time };
+
+/// A time in UTC, shown as text of one length, so that the order of the texts is the order of the times.
+#[derive(Debug, Clone, Copy)]
+pub struct Time(pub DateTime<Utc>);
+
+/// Time as an RFC 3339 string. The server shows UTC, with six digits after the second.
+#[Scalar(name = "DateTime", specified_by_url = "https://datatracker.ietf.org/doc/html/rfc3339")]
+impl ScalarType for Time {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Ok(Self(DateTime::parse(value).map_err(InputValueError::propagate)?))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::String(self.to_text())
+    }
+}
+
+impl Time {
+    /// Returns the text that responses contain.
+    #[must_use]
+    pub fn to_text(self) -> String {
+        self.0.to_rfc3339_opts(SecondsFormat::Micros, false)
+    }
+}
 
 /// Name of the scalar [`Json`]. In variables, the transport carries its values as text.
 pub const JSON: &str = "JSON";
@@ -88,44 +112,6 @@ impl ScalarType for JsonText {
     }
 }
 
-/// Number of seconds: a JSON number or a decimal string. Null and an empty string count as absent.
-#[derive(Debug, Clone)]
-pub struct Seconds(pub serde_json::Value);
-
-/// Number of seconds: a JSON number or a decimal string. Null and an empty string count as absent.
-///
-/// The scalar accepts any value, so that a malformed value fails only its own item of a batch.
-#[Scalar]
-impl ScalarType for Seconds {
-    fn parse(value: Value) -> InputValueResult<Self> {
-        Ok(Self(from_graphql(value)?))
-    }
-
-    fn to_value(&self) -> Value {
-        Value::from_json(self.0.clone()).unwrap_or_default()
-    }
-}
-
-/// Time as an RFC 3339 string, in the years 1 to 9999. A time without an offset is UTC. Null and an empty string count as
-/// absent.
-#[derive(Debug, Clone)]
-pub struct Timestamp(pub serde_json::Value);
-
-/// Time as an RFC 3339 string, in the years 1 to 9999. A time without an offset is UTC. Null and an empty string count as
-/// absent.
-///
-/// The scalar accepts any value, so that a malformed value fails only its own item of a batch.
-#[Scalar]
-impl ScalarType for Timestamp {
-    fn parse(value: Value) -> InputValueResult<Self> {
-        Ok(Self(from_graphql(value)?))
-    }
-
-    fn to_value(&self) -> Value {
-        Value::from_json(self.0.clone()).unwrap_or_default()
-    }
-}
-
 impl From<u64> for BigInt {
     fn from(number: u64) -> Self {
         Self(i64::try_from(number).unwrap_or(i64::MAX))
@@ -164,4 +150,9 @@ pub fn to_graphql_int(number: impl TryInto<i64>) -> i32 {
 #[must_use]
 pub fn show_id(id: Id) -> ID {
     ID(id.to_string())
+}
+
+/// Returns the seconds between two times; `None` if one is missing.
+pub(super) fn seconds_between(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Option<f64> {
+    Some((to? - from?).as_seconds_f64())
 }

@@ -1,7 +1,6 @@
 //! The schema, assembled from the objects of the aggregates.
 
 use async_graphql::{MergedObject, MergedSubscription, Schema, SchemaBuilder, ValidationMode};
-use chrono::{DateTime, Utc};
 
 use super::batching::BatchingExecutor;
 use super::catalog::mutation::CatalogMutation;
@@ -77,7 +76,5 @@ pub fn sdl() -> String {
 }
 
 fn definition() -> SchemaBuilder<Query, Mutation, Subscription> {
-    Schema::build(Query::default(), Mutation::default(), Subscription::default())
-        .register_output_type::<AnyLiveItem>()
-        .override_output_type_description::<DateTime<Utc>>("Time in UTC as an RFC 3339 string.")
+    Schema::build(Query::default(), Mutation::default(), Subscription::default()).register_output_type::<AnyLiveItem>()
 }

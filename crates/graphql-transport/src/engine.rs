@@ -92,6 +92,9 @@ impl<E: Executor> Engine<E> {
             Err(_) => hints.map_or_else(Reply::timeout, |hints| Reply::outcome_unknown(&hints)),
         };
         reply.name_request(&self.request_id);
+        if let Some(cost) = operation.cost {
+            reply.add_cost(cost, self.limits.cost);
+        }
         observed.settle(&reply);
         reply
     }

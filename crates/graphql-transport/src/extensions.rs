@@ -15,6 +15,9 @@ pub(super) const SHA256_HASH: &str = "sha256Hash";
 /// Entry that identifies the caller's trace, and the name of the header that does.
 pub(super) const TRACEPARENT: &str = "traceparent";
 
+/// Entry that asks for the cost of the operation; true or false.
+pub(super) const COST: &str = "cost";
+
 /// The entries of a request's `extensions` that the server reads. A value of another form becomes null.
 #[derive(Debug, Default)]
 pub(super) struct KnownExtensions(pub(super) Extensions);
@@ -37,19 +40,19 @@ impl<'de> Visitor<'de> for KnownExtensions {
     fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Self, A::Error> {
         while let Some(name) = members.next_key::<String>()? {
             let text = match name.as_str() {
-                PERSISTED_QUERY | TRACEPARENT => members.next_value::<Box<RawValue>>()?,
+                PERSISTED_QUERY | TRACEPARENT | COST => members.next_value::<Box<RawValue>>()?,
                 _ => {
                     members.next_value::<IgnoredAny>()?;
                     continue;
                 }
             };
-            let value = if name == PERSISTED_QUERY {
-                let known = json::borrow(text.get().as_bytes()).ok();
-                known.map(|PersistedQuery { sha256_hash }| {
+            let text = text.get().as_bytes();
+            let value = match name.as_str() {
+                PERSISTED_QUERY => json::borrow(text).ok().map(|PersistedQuery { sha256_hash }| {
                     Value::Object([(Name::new(SHA256_HASH), sha256_hash.into())].into())
-                })
-            } else {
-                json::borrow(text.get().as_bytes()).ok().map(|Text(text)| Value::String(text))
+                }),
+                COST => json::borrow(text).ok().map(|Flag(flag)| Value::Boolean(flag)),
+                _ => json::borrow(text).ok().map(|Text(text)| Value::String(text)),
             };
             self.0.insert(name, value.unwrap_or_default());
         }
@@ -71,3 +74,9 @@ impl Borrowed<'_> for PersistedQuery {}
 struct Text(String);
 
 impl Borrowed<'_> for Text {}
+
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct Flag(bool);
+
+impl Borrowed<'_> for Flag {}

@@ -59,5 +59,6 @@ pub use metric::{Metric, MetricType};
 pub use observe::{FaultSignal, METRICS};
 pub use operation_error::{Limit, OperationError, RuleViolation};
 pub use outcome::OutcomeHint;
+pub use reply::RETRYABLE;
 pub use router::router;
 pub use sites::Sites;

@@ -1,12 +1,12 @@
 //! Turns a request into an operation that may run: checked against the limits, validated and merged.
 
 use async_graphql::parser::types::OperationType;
-use async_graphql::{Extensions, Request};
+use async_graphql::{Extensions, Request, Value};
 use bytes::Bytes;
 use serde::Deserialize;
 
 use super::document::{self, Checked, Selected, Shape, TypeSystem};
-use super::extensions::{KnownExtensions, PERSISTED_QUERY};
+use super::extensions::{COST, KnownExtensions, PERSISTED_QUERY};
 use super::given_variables::{AnyObject, GivenVariables, ObjectText};
 use super::limits::Limits;
 use super::operation_error::{Limit, OperationError};
@@ -90,6 +90,8 @@ pub(super) struct Operation {
     pub(super) introspects: bool,
     /// Bytes of its document and its variables.
     pub(super) text_bytes: usize,
+    /// Its cost, if the request asks for it.
+    pub(super) cost: Option<u64>,
 }
 
 impl Operation {
@@ -98,7 +100,7 @@ impl Operation {
         // Some clients send an empty name if they have none.
         let name = parameters.operation_name.filter(|name| !name.is_empty());
         let selected = Selected { query: &parameters.query, operation: name.as_deref() };
-        let Checked { kind, document, variables, shape, introspects, absent } =
+        let Checked { kind, document, variables, shape, introspects, absent, cost } =
             document::check(selected, &parameters.variables, types, limits)?;
         let text_bytes = parameters.query.len() + parameters.variables.text().map_or(0, Bytes::len);
         if kind == OperationType::Subscription {
@@ -106,9 +108,10 @@ impl Operation {
         }
         let mut request = Request::new(parameters.query).variables(variables).data(absent);
         request.operation_name = name;
+        let cost = (parameters.extensions.get(COST) == Some(&Value::Boolean(true))).then_some(cost);
         request.extensions = parameters.extensions;
         request.set_parsed_query(document);
-        Ok(Self { request, kind, shape, introspects, text_bytes })
+        Ok(Self { request, kind, shape, introspects, text_bytes, cost })
     }
 
     /// Returns the name of the operation for spans and log lines, truncated to [`MAX_NAME`] bytes; `None` if it has no

@@ -106,6 +106,7 @@ impl OperationError {
     pub(super) fn into_errors(self) -> Vec<ServerError> {
         let mut extensions = ErrorExtensionValues::default();
         extensions.set("code", self.code());
+        extensions.set("retryable", false);
         if let Self::LimitExceeded { limit, allowed, actual } = &self {
             extensions.set("limit", limit.name());
             extensions.set("allowed", *allowed);

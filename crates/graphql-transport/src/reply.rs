@@ -1,8 +1,8 @@
 //! The response to one operation, in the form that every transport sends. Bytes in its data are JSON text.
 //!
-//! Each error has an `extensions.code`. A code that a resolver set is kept. An error without a code and without a path
-//! comes from the executor, which found it in the request. An error without a code but with a path is an unexpected
-//! error of a resolver: it is logged here, once, and the client gets `INTERNAL`.
+//! Each error has an `extensions.code` and `extensions.retryable`. Those that a resolver set are kept. An error without a
+//! code and without a path comes from the executor, which found it in the request. An error without a code but with a
+//! path is an unexpected error of a resolver: it is logged here, once, and the client gets `INTERNAL`.
 
 use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
 use axum::http::{HeaderMap, StatusCode};
@@ -13,6 +13,8 @@ use super::request_id::RequestId;
 use super::size;
 use plain_json as json;
 
+/// Codes of this crate after which the same request can succeed later.
+pub const RETRYABLE: [&str; 3] = ["OVERLOADED", "SHUTTING_DOWN", "TIMEOUT"];
 /// Maximum number of errors in one response. [`errors`](super::Limits::errors) bounds those of validation.
 const MAX_ERRORS: usize = 100;
 /// Maximum number of bytes in an error's message. The parser's messages quote a line of the document.
@@ -76,6 +78,11 @@ impl Reply {
         }
     }
 
+    /// Adds the cost of the operation, and the allowed one.
+    pub(super) fn add_cost(&mut self, actual: u64, allowed: u64) {
+        self.extensions.insert("cost".to_owned(), serde_json::json!({ "actual": actual, "allowed": allowed }));
+    }
+
     /// Returns whether the response has at most `limit` bytes.
     pub(super) fn fits(&self, limit: usize) -> bool {
         let bare = self.errors.is_empty() && self.extensions.is_empty();
@@ -136,7 +143,7 @@ impl Reply {
     /// Returns the response in place of one that can't be written as JSON, which is a defect of the schema.
     fn unwritable(error: &dyn std::error::Error) -> String {
         tracing::error!(%error, "a response could not be written as JSON");
-        format!(r#"{{"errors":[{{"message":"{INTERNAL}","extensions":{{"code":"INTERNAL"}}}}]}}"#)
+        format!(r#"{{"errors":[{{"message":"{INTERNAL}","extensions":{{"code":"INTERNAL","retryable":false}}}}]}}"#)
     }
 }
 
@@ -190,7 +197,9 @@ pub(super) fn code(error: &ServerError) -> Option<&str> {
 }
 
 pub(super) fn set_code(error: &mut ServerError, code: &str) {
-    error.extensions.get_or_insert_with(ErrorExtensionValues::default).set("code", code);
+    let extensions = error.extensions.get_or_insert_with(ErrorExtensionValues::default);
+    extensions.set("code", code);
+    extensions.set("retryable", RETRYABLE.contains(&code));
 }
 
 fn shorten(message: &mut String) {

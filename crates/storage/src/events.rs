@@ -394,7 +394,8 @@ pub async fn heads(shard: &Database, scope: &Scope, executions: &[i64]) -> Resul
                SELECT DISTINCT ON (execution_id) execution_id, event_type AS "event_type!", catalog_id,
                       parent_execution_id, (meta -> 'trace')::text AS "trace: Text",
                       meta ->> 'execution_pool' AS execution_pool,
-                      CASE WHEN meta ->> 'rerun_of' ~ '^\d{1,18}$' THEN (meta ->> 'rerun_of')::bigint END AS rerun_of,
+                      CASE WHEN meta ->> 'rerun_of' ~ '^\d{1,19}$' AND (meta ->> 'rerun_of')::numeric < 9223372036854775808
+                           THEN (meta ->> 'rerun_of')::bigint END AS rerun_of,
                       tenant_id, organization_id
                FROM noetl.event
                WHERE execution_id = ANY($1) AND execution_id >= $3 AND execution_id <= $4 AND event_type IN (
@@ -447,9 +448,10 @@ pub async fn ends(shard: &Database, scope: &Scope, executions: &[i64]) -> Result
                   greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
                   event_type AS "event_type!", error,
                   jsonb_build_object('reason', context -> 'reason', 'error', context -> 'error')::text AS "context: Text",
-                  (CASE WHEN result ? 'error' THEN jsonb_build_object('error', result -> 'error') ELSE '{}' END
-                   || jsonb_build_object('context', jsonb_build_object(
-                          'reason', result -> 'context' -> 'reason', 'error', result -> 'context' -> 'error')))::text
+                  jsonb_build_object('error', result -> 'error', 'context', jsonb_build_object(
+                      'reason', result #> '{context,reason}', 'error', result #> '{context,error}',
+                      'result', jsonb_build_object('error', result #> '{context,result,error}',
+                          'context', jsonb_build_object('error', result #> '{context,result,context,error}'))))::text
                       AS "result: Text",
                   jsonb_build_object('error', meta -> 'error')::text AS "meta: Text"
            FROM noetl.event

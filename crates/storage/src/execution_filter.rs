@@ -23,11 +23,11 @@ pub struct ExecutionFilter {
     pub ids: Option<Vec<Id>>,
     /// First digits of the id.
     pub id_prefix: Option<String>,
-    /// Exclusive lower bound of the start time.
+    /// Inclusive lower bound of the start time.
     pub started_after: Option<DateTime<Utc>>,
     /// Exclusive upper bound of the start time.
     pub started_before: Option<DateTime<Utc>>,
-    /// Exclusive lower bound of the end time.
+    /// Inclusive lower bound of the end time.
     pub ended_after: Option<DateTime<Utc>>,
     /// Exclusive upper bound of the end time.
     pub ended_before: Option<DateTime<Utc>>,
@@ -44,7 +44,7 @@ impl ExecutionFilter {
         let status = row.status.to_uppercase();
         let path = row.path.as_deref();
         let is_after = |time: Option<DateTime<Utc>>, bound: Option<DateTime<Utc>>| {
-            bound.is_none_or(|bound| time.is_some_and(|at| at > bound))
+            bound.is_none_or(|bound| time.is_some_and(|at| at >= bound))
         };
         let is_before = |time: Option<DateTime<Utc>>, bound: Option<DateTime<Utc>>| {
             bound.is_none_or(|bound| time.is_some_and(|at| at < bound))

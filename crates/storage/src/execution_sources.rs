@@ -175,7 +175,7 @@ pub(super) fn id_ranges(digits: &str) -> Vec<(i64, i64)> {
 impl ExecutionFilter {
     /// Returns the part of a range in which executions that meet the conditions can be.
     fn within(&self, range: PositionRange) -> PositionRange {
-        let after = self.started_after.map(|at| ListPosition { at, id: i64::MAX });
+        let after = self.started_after.map(|at| ListPosition { at, id: i64::MIN });
         let before = self.started_before.map(|at| ListPosition { at, id: i64::MIN });
         PositionRange {
             above: after.map_or(range.above, |bound| bound.max(range.above)),

@@ -58,7 +58,7 @@ async fn of_known_columns(
                    CASE WHEN t.parent_execution_id IS NOT NULL
                              AND t.parent_execution_id IS DISTINCT FROM stored.parent_execution_id
                         THEN 'parentExecutionId' END,
-                   CASE WHEN t.created_at AT TIME ZONE 'UTC' <> stored.created_at THEN 'timestamp' END,
+                   CASE WHEN t.created_at AT TIME ZONE 'UTC' <> stored.created_at THEN 'createdAt' END,
                    CASE WHEN t.event_type IS DISTINCT FROM stored.event_type THEN 'type' END,
                    CASE WHEN t.node_id IS DISTINCT FROM stored.node_id THEN 'nodeId' END,
                    CASE WHEN t.node_name IS DISTINCT FROM stored.node_name THEN 'nodeName' END,

@@ -107,7 +107,11 @@ impl Live {
         let payload = &message["payload"];
         let errors = if message["type"] == "error" { payload } else { &payload["errors"] };
         if errors.is_array() {
-            assert_eq!(errors[0]["extensions"]["code"], "STREAM_UNAVAILABLE", "{message}");
+            assert_eq!(
+                errors[0]["extensions"],
+                json!({ "code": "STREAM_UNAVAILABLE", "retryable": true }),
+                "{message}"
+            );
             return None;
         }
         (message["type"] == "next").then(|| message["payload"]["data"].take())

@@ -93,7 +93,7 @@ impl Deployment {
 
 /// Returns the reference that settles a claim.
 pub fn reference(claim: &Value) -> Value {
-    json!({ "id": claim["id"], "lease": claim["lease"] })
+    json!({ "entryId": claim["entryId"], "lease": claim["lease"] })
 }
 
 /// Returns the references of all claims of a payload.
@@ -101,9 +101,9 @@ pub fn references(payload: &Value) -> Vec<Value> {
     payload["claims"].as_array().unwrap().iter().map(reference).collect()
 }
 
-/// Returns the ids of a payload's claims.
+/// Returns the entry ids of a payload's claims.
 pub fn ids(payload: &Value) -> Vec<String> {
-    payload["claims"].as_array().unwrap().iter().map(|claim| claim["id"].as_str().unwrap().to_owned()).collect()
+    payload["claims"].as_array().unwrap().iter().map(|claim| claim["entryId"].as_str().unwrap().to_owned()).collect()
 }
 
 impl Server {
@@ -113,7 +113,7 @@ impl Server {
             input["select"] = json!({ "all": true });
         }
         let query = "mutation($input: ClaimOutboxInput!) { claimOutbox(input: $input) {
-            claims { id: entryId lease leaseExpiresAt eventId executionId subject payload payloadCodec attempts }
+            claims { entryId lease leaseExpiresAt eventId executionId subject payload payloadCodec attempts }
             unavailableShards userErrors { code message field retryable } } }";
         self.data(query, json!({ "input": input })).await["claimOutbox"].clone()
     }
@@ -122,7 +122,7 @@ impl Server {
     /// `userErrors`.
     pub async fn published(&self, claims: &[Value]) -> Value {
         let query = "mutation($input: MarkOutboxPublishedInput!) { markOutboxPublished(input: $input) {
-            published results { index id: entryId userErrors { code message field retryable } }
+            published results { index entryId userErrors { code message field retryable } }
             userErrors { code message field retryable } } }";
         let payload = self.data(query, json!({ "input": { "claims": claims } })).await["markOutboxPublished"].take();
         let mut errors = payload["userErrors"].as_array().unwrap().clone();
@@ -131,7 +131,7 @@ impl Server {
             assert_eq!(result["index"], index);
             for error in result["userErrors"].as_array().unwrap() {
                 if error["code"] == "STALE_LEASE" {
-                    stale.push(result["id"].clone());
+                    stale.push(result["entryId"].clone());
                 } else {
                     errors.push(error.clone());
                 }
@@ -142,7 +142,7 @@ impl Server {
 
     /// Marks a claim as failed and returns its result.
     pub async fn failed(&self, claim: &Value, error: &str, max_delay: Option<i64>) -> Value {
-        let failure = json!({ "id": claim["id"], "lease": claim["lease"], "error": error });
+        let failure = json!({ "entryId": claim["entryId"], "lease": claim["lease"], "error": error });
         let mut payload = self.failed_batch(&[failure], max_delay).await;
         assert_eq!(payload["userErrors"], json!([]), "{payload}");
         payload["results"][0].take()
@@ -151,7 +151,7 @@ impl Server {
     /// Marks claims as failed and returns the payload.
     pub async fn failed_batch(&self, failures: &[Value], max_delay: Option<i64>) -> Value {
         let query = "mutation($input: MarkOutboxFailedInput!) { markOutboxFailed(input: $input) {
-            results { index id: entryId retryInSeconds dead userErrors { code message field retryable } }
+            results { index entryId retryInSeconds dead userErrors { code message field retryable } }
             userErrors { code message field retryable } } }";
         let mut input = json!({ "failures": failures });
         if let Some(max_delay) = max_delay {
@@ -163,7 +163,7 @@ impl Server {
     /// Extends the leases of claims and returns the payload.
     pub async fn renewed(&self, claims: &[Value], lease_seconds: i64) -> Value {
         let query = "mutation($input: RenewOutboxLeasesInput!) { renewOutboxLeases(input: $input) {
-            results { index id: entryId leaseExpiresAt userErrors { code message field retryable } }
+            results { index entryId leaseExpiresAt userErrors { code message field retryable } }
             userErrors { code message field retryable } } }";
         let input = json!({ "claims": claims, "leaseSeconds": lease_seconds });
         self.data(query, json!({ "input": input })).await["renewOutboxLeases"].take()

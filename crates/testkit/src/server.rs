@@ -167,12 +167,11 @@ impl Server {
     pub async fn transition(&self, action: &str, id: &str, expected: Option<&str>) -> Value {
         let field = format!("{action}Subscription");
         let query = format!(
-            "mutation($input: {}SubscriptionInput!) {{ {field}(input: $input) {{
+            "mutation($input: SubscriptionTransitionInput!) {{ {field}(input: $input) {{
                 subscription {{ id status lastEventId availableActions }}
-                userErrors {{ code message field retryable }} }} }}",
-            capitalized(action)
+                userErrors {{ code message field retryable }} }} }}"
         );
-        let mut input = json!({ "id": id });
+        let mut input = json!({ "subscriptionId": id });
         if let Some(expected) = expected {
             input["expectedLastEventId"] = expected.into();
         }
@@ -196,13 +195,6 @@ pub fn execute_input(mut input: Value) -> Value {
         }
     }
     input
-}
-
-/// Returns a name with its first letter in upper case.
-#[must_use]
-pub fn capitalized(name: &str) -> String {
-    let (first, rest) = name.split_at(1);
-    first.to_uppercase() + rest
 }
 
 /// Sleeps for a time that is part of a scenario, such as the length of a window. Not for waiting until a condition is

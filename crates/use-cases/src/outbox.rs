@@ -201,8 +201,8 @@ pub trait ChangeRows: Debug + Send + Sync {
 /// Reading the outbox.
 #[async_trait]
 pub trait ReadOutbox: Debug + Send + Sync {
-    /// Returns the number of rows in the scope that are claimable now. Fails only if no shard could be read.
-    async fn backlog(&self, scope: &Scope) -> Result<Stats<Backlog>, ServiceError>;
+    /// Returns the number of rows that are claimable now. Fails only if no shard could be read.
+    async fn backlog(&self) -> Result<Stats<Backlog>, ServiceError>;
 
     /// Returns the backlog, and the numbers of rows in flight, FAILED and DEAD, in the scope. Fails only if no shard
     /// could be read.

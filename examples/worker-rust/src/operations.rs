@@ -6,8 +6,6 @@ use serde_json::Value;
 // Types of the schema's scalars.
 type BigInt = String;
 type DateTime = String;
-type Seconds = f64;
-type Timestamp = String;
 #[expect(clippy::upper_case_acronyms, reason = "the name in the schema")]
 type JSON = Value;
 

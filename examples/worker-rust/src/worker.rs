@@ -35,8 +35,8 @@ impl Worker {
             let input = claim::ClaimOutboxInput {
                 select: claim::OutboxClaimSelector::Filter(filter),
                 claimant: Some(format!("worker-rust-{}", std::process::id())),
-                limit: 10,
-                lease_seconds: self.lease_seconds,
+                limit: Some(10),
+                lease_seconds: Some(self.lease_seconds),
                 max_attempts: None,
                 shard: None,
             };
@@ -53,13 +53,13 @@ impl Worker {
 
     /// Runs the execution of a claimed entry, and settles the entry.
     async fn handle(&self, entry: &claim::ClaimClaimOutboxClaims) -> Result<(), ApiError> {
-        let (id, lease) = (entry.entry_id.clone(), entry.lease.clone());
+        let (entry_id, lease) = (entry.entry_id.clone(), entry.lease.clone());
         match self.run(entry).await {
             Err(ApiError::Refused(error)) => {
                 // The lease was lost, or the execution can't continue. If the lease was lost, this is refused too.
-                eprintln!("entry {id}: {error}");
-                let failures = vec![failed::OutboxFailureInput { id, lease, error }];
-                let input = failed::MarkOutboxFailedInput { failures, max_delay_seconds: 300 };
+                eprintln!("entry {entry_id}: {error}");
+                let failures = vec![failed::OutboxFailureInput { entry_id, lease, error }];
+                let input = failed::MarkOutboxFailedInput { failures, max_delay_seconds: None };
                 if let Err(error) = self.api.send::<Failed>(failed::Variables { input }).await {
                     eprintln!("{error}");
                 }
@@ -72,14 +72,14 @@ impl Worker {
     /// Runs the steps that are not done yet, in the order of the document, completes the execution, and settles the
     /// entry.
     async fn run(&self, entry: &claim::ClaimClaimOutboxClaims) -> Result<(), ApiError> {
-        let (id, lease) = (entry.entry_id.clone(), entry.lease.clone());
+        let (entry_id, lease) = (entry.entry_id.clone(), entry.lease.clone());
         let execution = entry.execution_id.as_deref().ok_or_else(|| refused("the entry has no execution"))?;
         let mut state = self.state(execution).await?;
         let workflow = state.catalog_entry.take().and_then(|entry| entry.workflow);
         for step in workflow.into_iter().flat_map(|workflow| workflow.steps) {
             // The execution can be cancelled at any time. If the lease is lost, another worker continues it.
-            let claims = vec![renew::OutboxClaimRef { id: id.clone(), lease: lease.clone() }];
-            let input = renew::RenewOutboxLeasesInput { claims, lease_seconds: self.lease_seconds };
+            let claims = vec![renew::OutboxClaimRef { entry_id: entry_id.clone(), lease: lease.clone() }];
+            let input = renew::RenewOutboxLeasesInput { claims, lease_seconds: Some(self.lease_seconds) };
             self.api.send::<Renew>(renew::Variables { input }).await?;
             state = self.state(execution).await?;
             if has_ended(&state) {
@@ -103,7 +103,8 @@ impl Worker {
             self.report(execution, entry, events, false).await?;
         }
         if has_ended(&state) {
-            let input = delivered::MarkOutboxPublishedInput { claims: vec![delivered::OutboxClaimRef { id, lease }] };
+            let claims = vec![delivered::OutboxClaimRef { entry_id, lease }];
+            let input = delivered::MarkOutboxPublishedInput { claims };
             self.api.send::<Delivered>(delivered::Variables { input }).await?;
         } else {
             self.report(execution, entry, [event("playbook.completed", "COMPLETED")], true).await?;
@@ -136,11 +137,11 @@ impl Worker {
         let reserved = self.api.send::<ReserveIds>(variables).await?.reserve_event_ids;
         let ids = reserved.map(|payload| payload.event_ids).unwrap_or_default();
         let named = ids.into_iter().zip(events).map(|(id, event)| project::EventInput {
-            event_id: Some(id),
-            execution_id: Some(execution.to_owned()),
+            event_id: id,
+            execution_id: execution.to_owned(),
             ..event
         });
-        let claim = project::OutboxClaimRef { id: entry.entry_id.clone(), lease: entry.lease.clone() };
+        let claim = project::OutboxClaimRef { entry_id: entry.entry_id.clone(), lease: entry.lease.clone() };
         self.api.send::<Project>(project::Variables { events: named.collect(), claim, settle }).await?;
         Ok(())
     }
@@ -195,7 +196,7 @@ fn refused(reason: &str) -> ApiError {
 
 fn event(event_type: &str, status: &str) -> project::EventInput {
     project::EventInput {
-        type_: Some(event_type.to_owned()),
+        type_: event_type.to_owned(),
         status: Some(status.to_owned()),
         ..project::EventInput::default()
     }

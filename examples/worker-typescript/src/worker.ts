@@ -25,6 +25,8 @@ export interface Options {
 }
 type Claim = NonNullable<ClaimMutation["claimOutbox"]>["claims"][number];
 type State = NonNullable<RunQuery["execution"]>;
+/** An event before it is reported, which gives it its ids. */
+type Draft = Omit<EventInput, "eventId" | "executionId">;
 
 const ENDED = new Set<string>(["COMPLETED", "FAILED", "CANCELLED"]);
 const POLL_SECONDS = 5;
@@ -60,7 +62,7 @@ export class Worker {
 
   /** Runs the execution of a claimed entry, and settles the entry. */
   async #handle({ entryId, lease, executionId }: Claim): Promise<void> {
-    const held = { id: entryId, lease };
+    const held = { entryId, lease };
     try {
       if (executionId === null || executionId === undefined) throw new Refused("the entry has no execution");
       await this.#run(executionId, held);
@@ -114,10 +116,10 @@ export class Worker {
    * Stores events of an execution, unless another worker has claimed its entry. A repeat has the same ids, so no event is
    * stored twice.
    */
-  async #report(executionId: string, claim: OutboxClaimRef, events: EventInput[], settle = false): Promise<void> {
-    const { eventIds } = await this.#api.send(ReserveIdsDocument, "reserveEventIds", { count: events.length });
-    const named = events.map((event, index) => ({ ...event, executionId, eventId: eventIds[index] }));
-    await this.#api.send(ProjectDocument, "projectEvents", { events: named, claim, settle });
+  async #report(executionId: string, claim: OutboxClaimRef, drafts: Draft[], settle = false): Promise<void> {
+    const { eventIds } = await this.#api.send(ReserveIdsDocument, "reserveEventIds", { count: drafts.length });
+    const events = drafts.map((draft, index) => ({ ...draft, executionId, eventId: eventIds[index]! }));
+    await this.#api.send(ProjectDocument, "projectEvents", { events, claim, settle });
   }
 
   /** Writes every event to the journal. Continues after the last stored one when the connection returns. */

@@ -6,9 +6,6 @@ export interface GraphqlError {
   extensions?: { code?: string; retryable?: boolean };
 }
 
-/** Codes after which the same request can succeed later (docs/errors.md). */
-const RETRYABLE = new Set(["SHARD_UNAVAILABLE", "TIMEOUT", "OVERLOADED", "SHUTTING_DOWN", "STREAM_UNAVAILABLE"]);
-
 /** Advice for the codes that a user of the console can meet. */
 const ADVICE: Record<string, string> = {
   UNREACHABLE: "Check that the server runs and that this computer reaches it. The console tries again by itself.",
@@ -29,22 +26,22 @@ export class ApiError extends Error {
   constructor(
     readonly code: string,
     message: string,
+    /** Whether the same request can succeed later. */
+    readonly retryable = code === "UNREACHABLE",
   ) {
     super(message);
   }
 
   static of(errors: readonly GraphqlError[]): ApiError {
     const first = errors[0];
-    return new ApiError(first?.extensions?.code ?? "UNKNOWN", errors.map((error) => error.message).join(" "));
+    const { code = "UNKNOWN", retryable = false } = first?.extensions ?? {};
+    return new ApiError(code, errors.map((error) => error.message).join(" "), retryable);
   }
 }
 
 /** Returns whether the same request can succeed later. */
 export function isRetryable(fault: unknown): boolean {
-  if (fault instanceof ApiError) {
-    return RETRYABLE.has(fault.code) || fault.code === "UNREACHABLE";
-  }
-  return false;
+  return fault instanceof ApiError && fault.retryable;
 }
 
 /** Returns the failure of a request, or of a sink of the socket, as an error of the API. */

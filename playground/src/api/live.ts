@@ -18,12 +18,7 @@ export interface LiveObserver<Data> {
 interface Options {
   /** Whether the server may end the stream. Otherwise an ended stream is opened again (default false). */
   finite?: boolean;
-  /** Whether the server sends nothing while there is nothing to report. Then a connection without an error is live (default false). */
-  quiet?: boolean;
 }
-
-/** Time without an error after which a quiet stream is live. */
-const QUIET_MS = 1_000;
 
 /** Follows a live subscription until the returned function is called. */
 export function follow<Data, Variables>(
@@ -43,7 +38,6 @@ class LiveStream<Data, Variables> {
   private attempts = 0;
   private closed = false;
   private shown: LiveState | null = null;
-  private quiet: number | undefined;
 
   constructor(
     private readonly query: string,
@@ -77,12 +71,10 @@ class LiveStream<Data, Variables> {
       error: (fault) => this.ended(toApiError(fault)),
       complete: () => this.ended(failure),
     });
-    this.expectNothing();
   }
 
   readonly close = (): void => {
     this.closed = true;
-    window.clearTimeout(this.quiet);
     this.forget();
     this.dispose?.();
   };
@@ -94,7 +86,6 @@ class LiveStream<Data, Variables> {
   }
 
   private ended(error: ApiError | undefined): void {
-    window.clearTimeout(this.quiet);
     if (this.closed) {
       return;
     }
@@ -119,15 +110,6 @@ class LiveStream<Data, Variables> {
   private connectionChanged(): void {
     if (!this.closed && this.shown === "live" && connectionState() === "reconnecting") {
       this.show("reconnecting");
-    }
-    this.expectNothing();
-  }
-
-  /** Shows a quiet stream as live when its connection has been open for a while without an error. */
-  private expectNothing(): void {
-    window.clearTimeout(this.quiet);
-    if (this.options.quiet && !this.closed && connectionState() === "live") {
-      this.quiet = window.setTimeout(() => this.show("live"), QUIET_MS);
     }
   }
 

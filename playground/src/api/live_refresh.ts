@@ -1,6 +1,7 @@
 /**
  * Reads queries again when a live subscription reports a change. The lists keep their pages and their order, and the
- * live subscription needs to say only that something changed.
+ * live subscription needs to say only that something changed. It also sends an item when it begins, even if its list is
+ * empty, so what changed while the connection was lost is read too.
  */
 
 import { useQueryClient } from "@tanstack/react-query";

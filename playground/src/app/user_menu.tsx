@@ -9,6 +9,9 @@ import { useViewer } from "../api/viewer";
 import { setZone, useZone, type Zone } from "../ui/clock";
 import { Time } from "../ui/time";
 
+/** Name of a caller whom the server does not identify. */
+const LOCAL = "local";
+
 export function UserMenu() {
   const { data } = useViewer();
   const viewer = data?.data.viewer;
@@ -16,7 +19,7 @@ export function UserMenu() {
     <Popover position="bottom-end" width={280} shadow="md" trapFocus>
       <Popover.Target>
         <Button variant="default" size="xs" leftSection={<IconUser size={14} />} aria-label="User and settings" maw={160}>
-          {viewer?.subject ?? "Not signed in"}
+          {viewer ? (viewer.subject ?? LOCAL) : "Not signed in"}
         </Button>
       </Popover.Target>
       <Popover.Dropdown>
@@ -33,20 +36,20 @@ export function UserMenu() {
 }
 
 interface IdentityProps {
-  viewer: { subject: string; roles: readonly string[]; tenant: string | null; expiresAt: string | null; authenticated: boolean };
+  viewer: { subject: string | null; roles: readonly string[]; tenant: string | null; expiresAt: string | null };
 }
 
 function Identity({ viewer }: IdentityProps) {
   return (
     <div>
       <Text fw={600} size="sm" truncate>
-        {viewer.subject}
+        {viewer.subject ?? LOCAL}
       </Text>
       <Text size="xs" c="dimmed">
         {viewer.roles.length > 0 ? `Role: ${viewer.roles.join(", ").toLowerCase()}` : "No role"}
         {viewer.tenant !== null && ` · Tenant: ${viewer.tenant}`}
       </Text>
-      {!viewer.authenticated && (
+      {viewer.subject === null && (
         <Text size="xs" c="dimmed">
           This server does not identify callers.
         </Text>

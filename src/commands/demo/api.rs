@@ -107,7 +107,7 @@ impl Api {
 
     pub(super) async fn transition(&self, action: &str, id: &str) -> Result<Subscription, ClientError> {
         let query = format!(
-            "mutation Transition($id: ID!) {{ done: {action}Subscription(input: {{id: $id}}) {{
+            "mutation Transition($id: ID!) {{ done: {action}Subscription(input: {{subscriptionId: $id}}) {{
                 result: subscription {{ id status }} userErrors {{ message retryable }} }} }}"
         );
         self.mutate(&query, json!({ "id": id })).await
@@ -162,7 +162,7 @@ impl Api {
     }
 
     pub(super) async fn cancel(&self, id: &str) -> Result<(), ClientError> {
-        let query = "mutation Cancel($id: ID!) { done: cancelExecution(input: {id: $id, reason: \"demo\"}) {
+        let query = "mutation Cancel($id: ID!) { done: cancelExecution(input: {executionId: $id, reason: \"demo\"}) {
             result: execution { id } userErrors { message retryable } } }";
         let _: Execution = self.mutate(query, json!({ "id": id })).await?;
         Ok(())

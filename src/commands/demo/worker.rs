@@ -1,7 +1,8 @@
 //! A worker: reads the steps of an execution, runs them, and reports each to the server.
 //!
-//! A report is sent until the server acknowledges it. Its events keep the ids that the server reserved for them, so an event whose response was lost is
-//! not stored twice. Steps that are completed or skipped in the execution's state are not run again.
+//! A report is sent until the server acknowledges it. Its events keep the ids that the server reserved for them, so an
+//! event whose response was lost is not stored twice. Steps that are completed or skipped in the execution's state are
+//! not run again.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -89,7 +90,7 @@ impl Worker {
         for (Draft(mut event), id) in drafts.into_iter().zip(ids) {
             event.insert("eventId".to_owned(), json!(id));
             event.insert("executionId".to_owned(), json!(run.id));
-            event.insert("timestamp".to_owned(), json!(at));
+            event.insert("createdAt".to_owned(), json!(at));
             events.push(Value::Object(event));
         }
         with_retries(async || api.project(&events).await).await

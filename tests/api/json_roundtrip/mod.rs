@@ -44,7 +44,7 @@ async fn events(server: &Server, execution: &str) -> Vec<Value> {
 
 async fn claim(server: &Server, limit: usize) -> Vec<Value> {
     let query = "mutation($limit: Int!) { claimOutbox(input: {select: {all: true}, limit: $limit, leaseSeconds: 60}) {
-        claims { id: entryId executionId payload } unavailableShards userErrors { code message } } }";
+        claims { entryId executionId payload } unavailableShards userErrors { code message } } }";
     let payload = ask(server, query, json!({ "limit": limit })).await["claimOutbox"].take();
     assert_eq!((&payload["unavailableShards"], &payload["userErrors"]), (&json!([]), &json!([])));
     payload["claims"].as_array().unwrap().clone()

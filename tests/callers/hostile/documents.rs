@@ -36,7 +36,7 @@ fn fields(corpus: &mut Corpus) {
     add("duplicated fields (CVE-2024-39895)", "ok", &format!("{{ server {{ {duplicates} }} }}"));
     add("duplicates beyond the limit", FIELDS, &format!("{{ server {{ {} }} }}", "version ".repeat(2_000)));
     // GHSA-mfj6-6p54-m98c: parse-server limited neither depth nor fields.
-    let deep = format!("{} id {}", "nodes { parent { ... on Execution { executions { ".repeat(7), "} } } }".repeat(7));
+    let deep = format!("{} id {}", "nodes { parent { execution { children { ".repeat(7), "} } } }".repeat(7));
     add("depth (GHSA-mfj6-6p54-m98c)", "LIMIT_EXCEEDED depth", &format!("{{ executions {{ {deep} }} }}"));
     add("fields (GHSA-mfj6-6p54-m98c)", FIELDS, &format!("{{ {} }}", "viewer { subject } ".repeat(1_500)));
     let aliases = parts(101, |index| format!("a{index}: server {{ version }}"));
@@ -100,8 +100,8 @@ fn fragments(corpus: &mut Corpus) {
     let within = |depth: usize| format!("{{ {} server {{ version }} {} }}", "... { ".repeat(depth), "} ".repeat(depth));
     add("28 inline fragments within one another", "ok", &within(28));
     add("60 inline fragments within one another", NESTING, &within(60));
-    let union = "... on Execution { id } ... on SourceSubscription { id } ".repeat(300);
-    add("types of a union", "ok", &format!("{{ execution(id: \"1\") {{ parent {{ {union} }} }} }}"));
+    let types = "... on Execution { id } ... on SourceSubscription { id } ".repeat(300);
+    add("types of an interface", "ok", &format!("{{ node(id: \"1\") {{ {types} }} }}"));
     add("unknown types", INVALID, &format!("{{ {} }}", parts(900, |index| format!("... on T{index} {{ x }}"))));
     add("impossible types", INVALID, &format!("{{ {} }}", "... on Execution { id } ".repeat(900)));
     let spread = format!("{{ {} }} fragment f on Query {{ server {{ version }} }}", "...f ".repeat(660));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::queries::pending;
-use super::world::{Side, World};
+use super::world::{Side, World, list};
 
 pub(super) async fn events(world: &World, own: &Side, other: &Side) {
     let query = |filter: &str| {
@@ -34,8 +34,9 @@ pub(super) async fn events(world: &World, own: &Side, other: &Side) {
 }
 
 pub(super) async fn execution_updates(world: &World, own: &Side, other: &Side) {
-    let query =
-        |id: &str| format!("subscription {{ executionUpdates(id: \"{id}\") {{ execution {{ id tenantId }} }} }}");
+    let query = |id: &str| {
+        format!("subscription {{ executionUpdates(executionId: \"{id}\") {{ execution {{ id tenantId }} }} }}")
+    };
     let mut live = world.live(own, &query(&own.executions[0])).await;
     let expected = json!({ "id": own.executions[0], "tenantId": own.tenant });
     assert_eq!(live.next().await.unwrap()["executionUpdates"]["execution"], expected);
@@ -53,6 +54,7 @@ pub(super) async fn execution_list_updates(world: &World, own: &Side, other: &Si
         let item = live.next().await.unwrap()["executionListUpdates"].take();
         assert_eq!((&item["kind"], &item["execution"]["tenantId"]), (&json!("CURRENT"), &json!(own.tenant)));
     }
+    assert_eq!(live.next().await.unwrap()["executionListUpdates"]["kind"], "CAUGHT_UP");
     let mut started = Vec::new();
     for side in [other, own] {
         let query = "mutation { execute(input: { entry: { path: \"flow\" } }) { executionId } }";
@@ -75,10 +77,21 @@ pub(super) async fn subscription_updates(world: &World, own: &Side, other: &Side
     for _ in 0..present {
         assert_eq!(live.next().await.unwrap()["subscriptionUpdates"]["subscription"]["tenantId"], own.tenant);
     }
+    assert_eq!(live.next().await.unwrap()["subscriptionUpdates"]["kind"], "CAUGHT_UP");
     world.subscribe(other, &format!("{path}/1")).await;
     let ours = world.subscribe(own, &format!("{path}/2")).await;
     let expected = json!({ "id": ours, "tenantId": own.tenant });
     assert_eq!(live.next().await.unwrap()["subscriptionUpdates"]["subscription"], expected);
+    let both = list(&[other.subscription.clone(), own.subscription.clone()]);
+    let named =
+        format!("subscription {{ subscriptionUpdates(subscriptionIds: {both}) {{ kind subscription {{ id }} }} }}");
+    let mut live = world.live(own, &named).await;
+    for expected in [
+        json!({ "kind": "CURRENT", "subscription": { "id": own.subscription } }),
+        json!({ "kind": "CAUGHT_UP", "subscription": null }),
+    ] {
+        assert_eq!(live.next().await.unwrap()["subscriptionUpdates"], expected);
+    }
 }
 
 pub(super) async fn system_status(world: &World, own: &Side, _: &Side) {

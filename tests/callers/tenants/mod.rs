@@ -38,7 +38,7 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Query", &["event"], check!(queries::event)),
     ("Query", &["events"], check!(queries::events)),
     ("Query", &["node", "nodes"], check!(queries::nodes)),
-    ("Query", &["execution"], check!(queries::execution)),
+    ("Query", &["execution", "executionState"], check!(queries::execution)),
     ("Query", &["executions"], check!(queries::executions)),
     ("Query", &["executionStats"], check!(queries::execution_stats)),
     ("Query", &["outbox"], check!(queries::outbox)),

@@ -61,7 +61,7 @@ pub(super) async fn execute_batch(world: &World, own: &Side, other: &Side) {
 }
 
 pub(super) async fn rerun_execution(world: &World, own: &Side, other: &Side) {
-    let rerun = |id: &str| format!("rerunExecution(input: {{ id: \"{id}\" }})");
+    let rerun = |id: &str| format!("rerunExecution(input: {{ executionId: \"{id}\" }})");
     let theirs = owned(world, other).await;
     assert_eq!(world.outcome(own, &rerun(&other.executions[0])).await, "NOT_FOUND");
     let query = format!(
@@ -77,7 +77,7 @@ pub(super) async fn rerun_execution(world: &World, own: &Side, other: &Side) {
 
 pub(super) async fn cancel_execution(world: &World, own: &Side, other: &Side) {
     let id = &own.executions[1];
-    let cancel = format!("cancelExecution(input: {{ id: \"{id}\" }})");
+    let cancel = format!("cancelExecution(input: {{ executionId: \"{id}\" }})");
     assert_eq!(world.outcome(other, &cancel).await, "NOT_FOUND");
     let running = format!("SELECT count(*) FROM noetl.execution WHERE execution_id = {id} AND status = 'PENDING'");
     let many = format!(
@@ -86,9 +86,10 @@ pub(super) async fn cancel_execution(world: &World, own: &Side, other: &Side) {
     );
     let refused = world.data(other, &many).await["cancelExecutions"]["results"].take();
     assert_eq!(refused, json!([{ "cancelled": false, "execution": null, "userErrors": [{ "code": "NOT_FOUND" }] }]));
-    let all = "mutation { cancelExecutions(input: { select: { all: true }, dryRun: true }) { results { id } } }";
+    let all =
+        "mutation { cancelExecutions(input: { select: { all: true }, dryRun: true }) { results { executionId } } }";
     let selected = world.data(other, all).await["cancelExecutions"]["results"].take();
-    assert!(!texts(&selected, "id").contains(id), "{selected}");
+    assert!(!texts(&selected, "executionId").contains(id), "{selected}");
     assert_eq!(world.count(&running).await, 1);
     assert_eq!(world.outcome(own, &cancel).await, "DONE");
     let event = format!(
@@ -211,7 +212,7 @@ pub(super) async fn register_subscription(world: &World, own: &Side, other: &Sid
 async fn transition(world: &World, own: &Side, other: &Side, actions: &[&str]) {
     let last = actions.last().unwrap();
     let id = world.subscribe(own, &format!("inbox/{}/{last}", own.tenant)).await;
-    let mutation = |action: &str| format!("{action}Subscription(input: {{ id: \"{id}\" }})");
+    let mutation = |action: &str| format!("{action}Subscription(input: {{ subscriptionId: \"{id}\" }})");
     for action in &actions[..actions.len() - 1] {
         assert_eq!(world.outcome(own, &mutation(action)).await, "DONE");
     }
@@ -247,7 +248,8 @@ pub(super) async fn deactivate(world: &World, own: &Side, other: &Side) {
     let ended = world.data(own, &ended).await["subscription"]["id"].as_str().unwrap().to_owned();
     let theirs = world.subscribe(other, &path).await;
     let activate = format!(
-        "mutation {{ activateSubscription(input: {{ id: \"{ended}\" }}) {{ userErrors {{ code message }} }} }}"
+        "mutation {{ activateSubscription(input: {{ subscriptionId: \"{ended}\" }}) {{
+            userErrors {{ code message }} }} }}"
     );
     let refused = world.data(own, &activate).await["activateSubscription"]["userErrors"][0].take();
     assert_eq!(refused["code"], "FOREIGN_TENANT");
@@ -283,12 +285,12 @@ pub(super) async fn transition_subscriptions(world: &World, own: &Side, other: &
 async fn claim(world: &World, own: &Side, limit: usize) -> Vec<String> {
     let query = format!(
         "mutation {{ claimOutbox(input: {{ select: {{ all: true }}, limit: {limit}, leaseSeconds: 3600 }}) {{
-            claims {{ id: entryId lease tenantId executionId }} userErrors {{ code }} }} }}"
+            claims {{ entryId lease tenantId executionId }} userErrors {{ code }} }} }}"
     );
     let claims = world.data(own, &query).await["claimOutbox"]["claims"].take();
     assert!(texts(&claims, "tenantId").iter().all(|tenant| tenant == own.tenant), "{claims}");
-    let ids = texts(&claims, "id").into_iter().zip(texts(&claims, "lease"));
-    ids.map(|(id, lease)| format!("id: \"{id}\", lease: \"{lease}\"")).collect()
+    let ids = texts(&claims, "entryId").into_iter().zip(texts(&claims, "lease"));
+    ids.map(|(id, lease)| format!("entryId: \"{id}\", lease: \"{lease}\"")).collect()
 }
 
 pub(super) async fn claim_outbox(world: &World, own: &Side, other: &Side) {

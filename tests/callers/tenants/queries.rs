@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::world::{Side, World, list, texts};
+use super::world::{Side, World, texts};
 
 /// Fields that show no data of a tenant return the same to each.
 pub(super) async fn catalog(world: &World, own: &Side, _: &Side) {
@@ -47,7 +47,8 @@ pub(super) async fn dedup_claim(world: &World, own: &Side, other: &Side) {
 pub(super) async fn event(world: &World, own: &Side, other: &Side) {
     for shard in 0..2 {
         let event = world.data(own, &first_event(&own.executions[shard])).await["events"]["nodes"][0]["id"].take();
-        let query = |of: &str| format!("{{ event(executionId: \"{of}\", id: {event}) {{ tenantId organizationId }} }}");
+        let query =
+            |of: &str| format!("{{ event(executionId: \"{of}\", eventId: {event}) {{ tenantId organizationId }} }}");
         let found = world.data(own, &query(&own.executions[shard])).await;
         assert_eq!(found, json!({ "event": { "tenantId": own.tenant, "organizationId": "default" } }));
         assert_eq!(world.data(other, &query(&own.executions[shard])).await, json!({ "event": null }));
@@ -89,21 +90,26 @@ pub(super) async fn execution(world: &World, own: &Side, other: &Side) {
     let query = |id: &str| {
         format!(
             "{{ execution(id: \"{id}\") {{ id tenantId organizationId status workload error executionPool steps {{ nodes {{ name }} }}
-                snapshot {{ version }} parent {{ __typename }} events {{ nodes {{ tenantId }} }}
+                snapshot {{ version }} parent {{ execution {{ id }} }} events {{ nodes {{ tenantId }} }}
                 children {{ nodes {{ id tenantId }} totalCount {{ value }} }} }} }}"
         )
     };
     for id in own.all().iter().chain(&own.logs) {
         let found = world.data(own, &query(id)).await["execution"].take();
         let has_parent = id == &own.child;
-        let expected = (json!(id), json!(own.tenant), has_parent);
-        assert_eq!((found["id"].clone(), found["tenantId"].clone(), found["parent"].is_object()), expected);
+        let parent = if has_parent { json!({ "execution": { "id": own.executions[0] } }) } else { Value::Null };
+        let expected = (json!(id), json!(own.tenant), parent);
+        assert_eq!((found["id"].clone(), found["tenantId"].clone(), found["parent"].clone()), expected);
         let tenants = texts(&found["events"]["nodes"], "tenantId");
         assert!(!tenants.is_empty() && tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
         assert_eq!(world.data(other, &query(id)).await, json!({ "execution": null }));
-        let past = format!("{{ execution(id: \"{id}\", at: {{ time: \"2999-01-01T00:00:00Z\" }}) {{ tenantId }} }}");
-        assert_eq!(world.data(own, &past).await, json!({ "execution": { "tenantId": own.tenant } }));
-        assert_eq!(world.data(other, &past).await, json!({ "execution": null }));
+        let past = format!(
+            "{{ executionState(executionId: \"{id}\", at: {{ time: \"2999-01-01T00:00:00Z\" }}) {{
+                execution {{ tenantId }} }} }}"
+        );
+        let expected = json!({ "executionState": { "execution": { "tenantId": own.tenant } } });
+        assert_eq!(world.data(own, &past).await, expected);
+        assert_eq!(world.data(other, &past).await, json!({ "executionState": null }));
     }
     // The other tenant's listed executions have this parent too.
     let children = world.data(own, &query(&own.executions[0])).await["execution"]["children"].take();
@@ -153,7 +159,7 @@ pub(super) async fn executions(world: &World, own: &Side, other: &Side) {
 pub(super) async fn outbox(world: &World, own: &Side, other: &Side) {
     let query = |filter: &str| {
         format!(
-            "{{ outbox {{ pendingCount stats {{ pending inFlight failed dead }}
+            "{{ outbox {{ stats {{ pending }}
                 entries(first: 100, filter: {{ {filter} }}) {{ nodes {{ executionId tenantId organizationId }}
                     totalCount {{ value }} }} }} }}"
         )
@@ -161,7 +167,7 @@ pub(super) async fn outbox(world: &World, own: &Side, other: &Side) {
     let found = world.data(own, &query("")).await["outbox"].take();
     let pending = world.count(&pending(own.tenant)).await;
     assert!(pending > 0);
-    assert_eq!((&found["pendingCount"], &found["stats"]["pending"]), (&json!(pending), &json!(pending)));
+    assert_eq!(found["stats"]["pending"], pending);
     let tenants = texts(&found["entries"]["nodes"], "tenantId");
     assert!(tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
     assert_eq!(found["entries"]["totalCount"]["value"], tenants.len());
@@ -226,10 +232,8 @@ pub(super) async fn subscriptions(world: &World, own: &Side, other: &Side) {
     assert_eq!(texts(&all["nodes"], "id"), std::slice::from_ref(&own.subscription));
     assert_eq!(all["totalCount"]["value"], 1);
     assert!(texts(&all["nodes"], "tenantId").iter().all(|tenant| tenant == own.tenant));
-    let foreign = list(std::slice::from_ref(&other.subscription));
-    for filter in [format!("ids: {foreign}"), format!("tenantId: \"{}\"", other.tenant)] {
-        assert_eq!(world.data(own, &query(&filter)).await["subscriptions"]["nodes"], Value::Array(Vec::new()));
-    }
+    let foreign = world.data(own, &query(&format!("tenantId: \"{}\"", other.tenant))).await;
+    assert_eq!(foreign["subscriptions"]["nodes"], json!([]));
 }
 
 pub(super) async fn nodes(world: &World, own: &Side, other: &Side) {

@@ -56,11 +56,12 @@ async fn an_internal_error_has_the_request_id_and_the_log_has_the_cause() {
     let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).header("x-request-id", "over-http");
     let response: Value = request.json(&json!({ "query": query })).send().await.unwrap().json().await.unwrap();
     let extensions = &response["errors"][0]["extensions"];
-    assert_eq!(extensions, &json!({ "code": "INTERNAL", "requestId": "over-http" }), "{response}");
+    let internal = |request: &str| json!({ "code": "INTERNAL", "requestId": request, "retryable": false });
+    assert_eq!(extensions, &internal("over-http"), "{response}");
 
     let message = over_socket(&server.url, &query).await;
     let extensions = &message["payload"]["errors"][0]["extensions"];
-    assert_eq!(extensions, &json!({ "code": "INTERNAL", "requestId": "over-socket/op_1" }), "{message}");
+    assert_eq!(extensions, &internal("over-socket/op_1"), "{message}");
 
     let log = fs::read_to_string(log.path()).unwrap();
     for id in ["over-http", "over-socket/op_1"] {

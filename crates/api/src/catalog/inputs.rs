@@ -13,7 +13,7 @@ use noetl_use_cases::error::Rejection;
 const MAX_TEXT: usize = 256;
 
 /// Filter for catalog entries. An omitted condition matches everything.
-#[derive(Debug, Clone, InputObject)]
+#[derive(Debug, Clone, Default, InputObject)]
 pub struct CatalogFilter {
     /// Only entries of these kinds (at most 1000).
     kinds: Option<Vec<CatalogKind>>,
@@ -24,14 +24,7 @@ pub struct CatalogFilter {
     /// found by its name a few seconds later.
     text: Option<String>,
     /// Whether to return only the newest version of each path (default true).
-    #[graphql(default = true)]
-    latest_only: bool,
-}
-
-impl Default for CatalogFilter {
-    fn default() -> Self {
-        Self { kinds: None, path_prefix: None, text: None, latest_only: true }
-    }
+    latest_only: Option<bool>,
 }
 
 impl CatalogFilter {
@@ -42,7 +35,7 @@ impl CatalogFilter {
             kinds: self.kinds.map(|kinds| kinds.into_iter().map(Into::into).collect()),
             path_prefix: check_prefix("filter.pathPrefix", self.path_prefix)?,
             text: self.text.map(searched).transpose()?,
-            latest_only: self.latest_only,
+            latest_only: self.latest_only.unwrap_or(true),
         })
     }
 }

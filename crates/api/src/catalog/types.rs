@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
-use chrono::{DateTime, Utc};
 
 use super::kind::CatalogKind;
 use super::loaders::{CatalogKey, VersionTotalKey, VersionsKey};
@@ -17,6 +16,7 @@ use crate::context::Services;
 use crate::errors::field_error;
 use crate::loaders::BatchLoader;
 use crate::plain::{Plain, PlainValue, Reader};
+use crate::scalars::Time;
 use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::document::Document;
 use noetl_domain::document::kind::Kind;
@@ -148,8 +148,8 @@ impl EntryFields {
     }
 
     /// Time of registration.
-    async fn created_at(&self) -> DateTime<Utc> {
-        self.0.created_at
+    async fn created_at(&self) -> Time {
+        Time(self.0.created_at)
     }
 
     /// All versions of the path, newest first.

@@ -3,8 +3,8 @@
 use async_graphql::{Enum, ID, InputObject, OneofObject};
 use chrono::{DateTime, Utc};
 
-use crate::filters::{check_list, check_owner, check_texts};
-use crate::scalars::{parse_id, parse_ids};
+use crate::filters::{check_owner, check_texts, checked_ids};
+use crate::scalars::parse_id;
 use noetl_domain::event as domain;
 use noetl_domain::event_list::LogFilter;
 use noetl_feed::read::reader::{Since, Start};
@@ -38,9 +38,7 @@ impl EventConditions {
         for (field, list) in lists {
             list.as_ref().map_or(Ok(()), |list| check_texts(&format!("filter.{field}"), list))?;
         }
-        let ids = self
-            .execution_ids
-            .map(|ids| check_list("filter.executionIds", &ids).and_then(|()| parse_ids("filter.executionIds", &ids)));
+        let ids = self.execution_ids.map(|ids| checked_ids("filter.executionIds", &ids));
         let parent = self.parent_execution_id.map(|id| parse_id("filter.parentExecutionId", &id)).transpose()?;
         Ok(domain::EventFilter {
             execution_ids: ids.transpose()?,

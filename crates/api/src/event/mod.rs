@@ -1,6 +1,5 @@
 //! Events: the logs of executions and source subscriptions, and their live delivery.
 
-pub mod edges;
 pub mod inputs;
 pub mod live;
 pub mod loaders;

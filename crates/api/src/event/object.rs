@@ -1,15 +1,14 @@
 //! Fields of events.
 
 use async_graphql::{Context, ID, Object, Result};
-use chrono::{DateTime, Utc};
 
-use super::edges::LogOwner;
 use super::types::Event;
 use crate::access::READ;
 use crate::catalog::types::CatalogEntry;
 use crate::context::Services;
+use crate::execution::types::LogOwner;
 use crate::plain::{Plain, PlainValue, Reader};
-use crate::scalars::{JsonText, show_id};
+use crate::scalars::{JsonText, Time, show_id};
 use noetl_domain::event::EventKey;
 use noetl_domain::node_id::NodeId;
 
@@ -131,8 +130,8 @@ impl Event {
     }
 
     /// Time of the event, as reported by the worker; otherwise the time at which the event was written.
-    async fn created_at(&self) -> DateTime<Utc> {
-        self.0.created_at
+    async fn created_at(&self) -> Time {
+        Time(self.0.created_at)
     }
 
     /// Input of the reported work. Unreadable JSON (nested more than 104 levels deep, or with a number outside the

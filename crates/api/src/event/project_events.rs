@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use async_graphql::{ComplexObject, Context, ID, InputObject, InputValueError, Result, SimpleObject};
+use chrono::{DateTime, Utc};
+use serde_json::Value;
 
 use super::types::Event;
 use crate::audit::AuditedPayload;
@@ -11,7 +13,7 @@ use crate::errors::{UserError, item_error, result_or_user_error};
 use crate::moved_input::{Fields, FromFields, Moved};
 use crate::outbox::inputs::OutboxClaimRef;
 use crate::outbox::settle::mark_one_published;
-use crate::scalars::{Json, JsonInput, Seconds, Timestamp};
+use crate::scalars::{Json, JsonInput};
 use noetl_domain::event::EventKey;
 use noetl_domain::ids::Id;
 use noetl_domain::node_id::NodeId;
@@ -30,17 +32,18 @@ pub(super) struct ProjectEventsInput {
     /// Whether to mark the entry of the claim as published too, if no event is refused (default: false). Needs the
     /// capability `OUTBOX`.
     pub(super) settle: Option<bool>,
+    /// Whether events of unknown types are refused, so that a misspelt type is not stored (default: false).
+    pub(super) strict: Option<bool>,
 }
 
-/// An event of a worker. Null counts as absent. In ids, the duration and times, an empty string also counts as absent.
+/// An event of a worker. Null counts as absent, and in the ids that are not required, so does an empty string.
 #[derive(Debug, InputObject)]
 pub(super) struct EventInput {
     /// Snowflake id that the worker generated, or that `reserveEventIds` gave. An event that is already in the log with
-    /// this id and the same content is skipped. With other content, it is refused with `EVENT_ID_CONFLICT`. An event
-    /// without an id is refused.
-    event_id: Option<ID>,
-    /// Id of the execution or source subscription that the log belongs to. An event without it is refused.
-    execution_id: Option<ID>,
+    /// this id and the same content is skipped. With other content, it is refused with `EVENT_ID_CONFLICT`.
+    event_id: ID,
+    /// Id of the execution or source subscription that the log belongs to.
+    execution_id: ID,
     /// Id of the catalog entry. If absent or 0: the entry of the execution if it is known, else 0.
     catalog_id: Option<ID>,
     /// Id of the event that caused this event.
@@ -48,24 +51,22 @@ pub(super) struct EventInput {
     /// Id of the execution or source subscription that started the execution (default: the parent of the execution if
     /// it is known).
     parent_execution_id: Option<ID>,
-    /// Type of the event, such as `step.enter` (1 to 255 bytes). An event without a type is refused. A lifecycle event
-    /// of a source subscription is refused, because only transitions write such events.
+    /// Type of the event, such as `step.enter` (1 to 255 bytes); docs/guide/events.md lists them. A lifecycle event of a
+    /// source subscription is refused, because only transitions write such events.
     #[graphql(name = "type")]
-    event_type: Option<String>,
+    event_type: String,
     /// Id of the node that the event belongs to.
     node_id: Option<String>,
     /// Name of the node.
     node_name: Option<String>,
     /// Type of the node.
     node_type: Option<String>,
-    /// Status after the event.
+    /// Status after the event. The type decides the state; of the status, only errors (`FAILED`, `ERROR`) are read.
     status: Option<String>,
     /// Duration of the reported work, in seconds.
-    duration_seconds: Option<Seconds>,
-    /// Time of the event (default: `createdAt`, else the time at which the event is stored).
-    timestamp: Option<Timestamp>,
-    /// Alternative to `timestamp`. If both are present, `timestamp` is used.
-    created_at: Option<Timestamp>,
+    duration_seconds: Option<f64>,
+    /// Time of the event (default: the time at which the event is stored).
+    created_at: Option<DateTime<Utc>>,
     /// Input of the reported work.
     context: Option<JsonInput>,
     /// Output of the reported work.
@@ -104,6 +105,8 @@ pub(super) struct ProjectEventDocumentsInput {
     pub(super) claim: Option<OutboxClaimRef>,
     /// Whether to mark the entry of the claim as published too, as in `projectEvents`.
     pub(super) settle: Option<bool>,
+    /// Whether events of unknown types are refused, as in `projectEvents`.
+    pub(super) strict: Option<bool>,
 }
 
 /// An event of a batch, without a check.
@@ -115,19 +118,19 @@ impl FromFields for EventOfBatch {
 
     fn from_fields(fields: &mut Fields<Self::Described>) -> Result<Self, InputValueError<EventInput>> {
         Ok(Self(EventDraft {
-            event_id: id(fields, "eventId")?,
-            execution_id: id(fields, "executionId")?,
+            event_id: Some(fields.required::<ID>("eventId")?.0),
+            execution_id: Some(fields.required::<ID>("executionId")?.0),
             catalog_id: id(fields, "catalogId")?,
             parent_event_id: id(fields, "parentEventId")?,
             parent_execution_id: id(fields, "parentExecutionId")?,
-            event_type: fields.optional("type")?,
+            event_type: Some(fields.required("type")?),
             node_id: fields.optional("nodeId")?,
             node_name: fields.optional("nodeName")?,
             node_type: fields.optional("nodeType")?,
             status: fields.optional("status")?,
-            duration: fields.optional("durationSeconds")?.map(|Seconds(seconds)| seconds),
-            timestamp: fields.optional("timestamp")?.map(|Timestamp(time)| time),
-            created_at: fields.optional("createdAt")?.map(|Timestamp(time)| time),
+            duration: fields.optional::<f64>("durationSeconds")?.map(Value::from),
+            timestamp: None,
+            created_at: fields.optional::<DateTime<Utc>>("createdAt")?.map(|time| time.to_rfc3339().into()),
             context: fields.optional("context")?.map(|JsonInput(json)| json),
             result: fields.optional("result")?.map(|JsonInput(json)| json),
             meta: fields.optional("meta")?.map(|JsonInput(json)| json),
@@ -168,6 +171,8 @@ pub(super) struct BatchOutcome {
     duplicates: usize,
     /// Events that were refused, in the order of the batch.
     rejected: Vec<ProjectEventsResult>,
+    /// Types of stored events that are not known, such as a misspelt one. These events change no state.
+    unknown_types: Vec<String>,
     /// Whether the entry of the claim is marked as published by this request or an earlier one.
     settled: bool,
     /// Reasons the whole batch was refused; empty if it was carried out. If events were stored: the reason the entry was
@@ -221,7 +226,8 @@ impl BatchOutcome {
     pub(super) fn new(given: &[GivenIds], outcome: Result<Projected, ServiceError>) -> Result<Self> {
         let (projected, mut user_errors) = result_or_user_error(outcome)?;
         let Projected { outcome, settled } = projected.unwrap_or_default();
-        let IngestOutcome { projected, duplicates, rejected } = outcome;
+        let IngestOutcome { projected, duplicates, rejected, unknown_types } = outcome;
+        let unknown_types = unknown_types.into_iter().collect();
         let settled = match settled {
             Ok(settled) => settled,
             Err(error) => {
@@ -234,7 +240,7 @@ impl BatchOutcome {
             let user_errors = vec![item_error(error).of_item("events", index)];
             ProjectEventsResult { index, event_id, execution_id, user_errors }
         });
-        Ok(Self { projected, duplicates, rejected: rejected.collect(), settled, user_errors })
+        Ok(Self { projected, duplicates, rejected: rejected.collect(), unknown_types, settled, user_errors })
     }
 }
 
@@ -266,6 +272,7 @@ pub(super) struct ProjectEvents {
     pub(super) drafts: Vec<Draft>,
     pub(super) claim: Option<OutboxClaimRef>,
     pub(super) settle: bool,
+    pub(super) strict: bool,
 }
 
 /// Result of a batch.
@@ -287,11 +294,12 @@ impl ProjectEvents {
     pub(super) async fn carry_out(self, services: &Services, caller: &Caller) -> Result<Projected, ServiceError> {
         let claim = self.claim.map(|claim| claim.parse("claim")).transpose()?;
         if let Some(claim) = claim {
-            services.outbox.check_id("claim.id", claim.id)?;
+            services.outbox.check_id("claim.entryId", claim.id)?;
         } else if self.settle {
             return Err(Rejection::invalid("settle", "settle needs a claim").into());
         }
-        let outcome = services.ingest.project(Batch { events: self.drafts, claim }, caller).await?;
+        let outcome =
+            services.ingest.project(Batch { events: self.drafts, claim, strict: self.strict }, caller).await?;
         let settled = match claim {
             Some(claim) if self.settle && outcome.rejected.is_empty() => {
                 mark_one_published(services, claim, &caller.scope).await.map(|()| true)
@@ -311,6 +319,7 @@ impl FromFields for ProjectEvents {
             drafts: events.into_iter().map(|Moved(EventOfBatch(event))| Ok(event)).collect(),
             claim: fields.optional("claim")?,
             settle: fields.optional("settle")?.unwrap_or(false),
+            strict: fields.optional("strict")?.unwrap_or(false),
         })
     }
 }
@@ -318,7 +327,8 @@ impl FromFields for ProjectEvents {
 impl From<ProjectEventDocumentsInput> for ProjectEvents {
     fn from(input: ProjectEventDocumentsInput) -> Self {
         let drafts = input.events.into_iter().map(|JsonInput(document)| EventDraft::of_document(&document)).collect();
-        Self { drafts, claim: input.claim, settle: input.settle.unwrap_or(false) }
+        let (settle, strict) = (input.settle.unwrap_or(false), input.strict.unwrap_or(false));
+        Self { drafts, claim: input.claim, settle, strict }
     }
 }
 

@@ -26,10 +26,10 @@ impl EventQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution or source subscription that the log belongs to.")] execution_id: ID,
-        #[graphql(desc = "Id of the event: `id` or `eventId`.")] id: ID,
+        #[graphql(desc = "Id of the event: `eventId` or `id`.")] event_id: ID,
     ) -> Result<Option<Event>> {
         let execution = parse_id("executionId", &execution_id).map_err(field_error)?;
-        let event = parse_event_id("id", &id, execution).map_err(field_error)?;
+        let event = parse_event_id("eventId", &event_id, execution).map_err(field_error)?;
         let executions = &ctx.data::<Services>()?.executions;
         let found = executions.event(execution, event, &scope(ctx)?).await.map_err(field_error)?;
         Ok(found.map(|event| Event(Arc::new(event))))

@@ -1,15 +1,22 @@
 //! Items of the live event subscription.
 
-use async_graphql::{Enum, SimpleObject, Union};
-use chrono::{DateTime, Utc};
+use async_graphql::{Enum, Interface, SimpleObject};
 
 use super::types::Event;
-use crate::scalars::BigInt;
+use crate::scalars::{BigInt, Time};
 use noetl_feed::read::reader::{GapReason, Item};
 use noetl_runtime::clock;
 
 /// An item of the live event subscription.
-#[derive(Debug, Clone, Union)]
+#[derive(Debug, Clone, Interface)]
+#[graphql(
+    field(name = "at", ty = "&Time", desc = "Time at which the server made the item."),
+    field(
+        name = "cursor",
+        ty = "&String",
+        desc = "Position after the item. Pass it as `start.after` to continue from there."
+    )
+)]
 pub enum EventStreamItem {
     /// A delivered event.
     EventDelivery(EventDelivery),
@@ -29,7 +36,7 @@ pub struct EventDelivery {
     /// continues from it does not miss it, and gets this event again.
     pub cursor: String,
     /// Time at which this replica made the item.
-    pub at: DateTime<Utc>,
+    pub at: Time,
     /// The event.
     event: Event,
     /// Whether the event is incomplete: its large fields could not be read from the shard, or a value can't be shown
@@ -44,7 +51,7 @@ pub struct CaughtUp {
     /// Cursor to continue from.
     pub cursor: String,
     /// Time at which the subscription caught up.
-    pub at: DateTime<Utc>,
+    pub at: Time,
 }
 
 /// Events of a shard that can't be delivered, or that must be discarded, depending on the reason. If `to` is less than
@@ -54,7 +61,7 @@ pub struct StreamGap {
     /// Cursor after the gap.
     pub cursor: String,
     /// Time at which this replica noticed the gap.
-    pub at: DateTime<Utc>,
+    pub at: Time,
     /// Index of the shard.
     shard: u16,
     /// First position of these events in the shard's stream.
@@ -87,7 +94,7 @@ pub struct StreamHeartbeat {
     /// Current cursor of the reader.
     pub cursor: String,
     /// Time of the heartbeat.
-    pub at: DateTime<Utc>,
+    pub at: Time,
     /// Number of published events after the cursor, including events that the filter excludes.
     lag_events: BigInt,
 }
@@ -99,19 +106,24 @@ impl EventStreamItem {
         match item {
             Item::Event { live, .. } => {
                 let event = Event(live.event);
-                Self::EventDelivery(EventDelivery { cursor, at: clock::now(), event, payload_omitted: live.partial })
+                Self::EventDelivery(EventDelivery {
+                    cursor,
+                    at: Time(clock::now()),
+                    event,
+                    payload_omitted: live.partial,
+                })
             }
-            Item::CaughtUp { .. } => Self::CaughtUp(CaughtUp { cursor, at: clock::now() }),
+            Item::CaughtUp { .. } => Self::CaughtUp(CaughtUp { cursor, at: Time(clock::now()) }),
             Item::Gap { shard, gap, .. } => Self::StreamGap(StreamGap {
                 cursor,
-                at: clock::now(),
+                at: Time(clock::now()),
                 shard,
                 from: gap.from.into(),
                 to: gap.to.into(),
                 reason: gap.reason.into(),
             }),
             Item::Heartbeat { lag, .. } => {
-                Self::StreamHeartbeat(StreamHeartbeat { cursor, at: clock::now(), lag_events: lag.into() })
+                Self::StreamHeartbeat(StreamHeartbeat { cursor, at: Time(clock::now()), lag_events: lag.into() })
             }
         }
     }

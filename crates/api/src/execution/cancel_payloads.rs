@@ -75,7 +75,7 @@ pub(super) struct CancelExecutionsResult {
 #[derive(Debug, SimpleObject)]
 struct CancelledItem {
     /// Id of the execution.
-    id: ID,
+    execution_id: ID,
     /// The execution; null if it does not exist or could not be read.
     execution: Option<Execution>,
     /// Whether this request cancelled the execution. In a dry run: whether it would.
@@ -102,7 +102,7 @@ impl CancelledItem {
         };
         let field = index.map(|index| vec!["select".to_owned(), "ids".to_owned(), index.to_string()]);
         let user_errors = error.into_iter().map(|error| UserError { field: field.clone(), ..error }).collect();
-        Self { id: show_id(id), execution, cancelled, user_errors }
+        Self { execution_id: show_id(id), execution, cancelled, user_errors }
     }
 }
 
@@ -199,7 +199,11 @@ impl AuditedPayload for CancelExecutionPayload {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.results.iter().filter(|result| result.item.cancelled).map(|result| result.item.id.0.clone()).collect()
+        self.results
+            .iter()
+            .filter(|result| result.item.cancelled)
+            .map(|result| result.item.execution_id.0.clone())
+            .collect()
     }
 }
 
@@ -213,6 +217,6 @@ impl AuditedPayload for CancelExecutionsPayload {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.results.iter().map(|result| result.item.id.0.clone()).collect()
+        self.results.iter().map(|result| result.item.execution_id.0.clone()).collect()
     }
 }

@@ -1,11 +1,10 @@
 //! Claims of dedup keys.
 
 use async_graphql::{Context, ID, Object, Result};
-use chrono::{DateTime, Utc};
 
 use super::types::Execution;
 use crate::access::READ;
-use crate::scalars::{show_id, to_graphql_int};
+use crate::scalars::{Time, show_id, to_graphql_int};
 use noetl_domain::ids::Id;
 use noetl_storage::dedup::ClaimRow;
 
@@ -29,14 +28,14 @@ impl DedupClaim {
     }
 
     /// Time of the first request with the key.
-    async fn first_seen_at(&self) -> DateTime<Utc> {
-        self.0.first_seen_at
+    async fn first_seen_at(&self) -> Time {
+        Time(self.0.first_seen_at)
     }
 
     /// Time from which the key counts as new. Null if NoETL's own server stored the claim: then the window of each
     /// request is compared with `firstSeenAt`.
-    async fn expires_at(&self) -> Option<DateTime<Utc>> {
-        self.0.expires_at
+    async fn expires_at(&self) -> Option<Time> {
+        self.0.expires_at.map(Time)
     }
 
     /// Number of later requests with the key, rejected ones included. Requests to NoETL's own server are not counted.

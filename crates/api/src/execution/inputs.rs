@@ -42,11 +42,11 @@ pub struct ExecutionFilter {
     dedup_key: Option<String>,
     /// Only executions that this execution or source subscription started.
     parent_execution_id: Option<ID>,
-    /// Only executions that started after this time.
+    /// Only executions that started at this time or later.
     started_after: Option<DateTime<Utc>>,
     /// Only executions that started before this time.
     started_before: Option<DateTime<Utc>>,
-    /// Only executions that ended after this time.
+    /// Only executions that ended at this time or later.
     ended_after: Option<DateTime<Utc>>,
     /// Only executions that ended before this time.
     ended_before: Option<DateTime<Utc>>,
@@ -174,7 +174,7 @@ pub struct CancelExecutionsInput {
 #[derive(Debug, OneofObject)]
 pub enum ExecutionMoment {
     /// After the event with this id and all events of the execution with smaller ids.
-    Event(ID),
+    EventId(ID),
     /// After all events of the execution whose time is not later than this time.
     Time(DateTime<Utc>),
 }
@@ -183,7 +183,7 @@ impl ExecutionMoment {
     /// Converts the input for an execution and parses its id.
     pub fn parse(self, execution: Id) -> Result<Moment, Rejection> {
         match self {
-            Self::Event(id) => Ok(Moment::Event(parse_event_id("at.event", &id, execution)?)),
+            Self::EventId(id) => Ok(Moment::Event(parse_event_id("at.eventId", &id, execution)?)),
             Self::Time(time) => Ok(Moment::Time(time)),
         }
     }
@@ -321,7 +321,7 @@ impl From<DedupInput> for Dedup {
 #[derive(Debug, InputObject)]
 pub struct RerunExecutionInput {
     /// Id of the execution, which need not have ended.
-    pub id: ID,
+    pub execution_id: ID,
     /// Map that overlays the workload of the execution, key by key (at most 4 MiB as JSON; default: no change).
     workload: Option<Json>,
     /// Whether to run the newest version of the catalog path (default false: the version that the execution ran).
@@ -341,7 +341,7 @@ impl RerunExecutionInput {
     /// Converts the input to a request of the use case and parses its id.
     pub fn parse(self, written: &WrittenInput<'_>) -> Result<RerunRequest, Rejection> {
         Ok(RerunRequest {
-            id: parse_id("id", &self.id)?,
+            id: parse_id("executionId", &self.execution_id)?,
             workload: self.workload.map(|workload| workload.0),
             newest_version: self.newest_version,
             execution_pool: self.execution_pool,
@@ -362,7 +362,7 @@ pub struct ExecuteBatchInput {
 #[derive(Debug, InputObject)]
 pub struct CancelExecutionInput {
     /// Id of the execution.
-    pub id: ID,
+    pub execution_id: ID,
     /// Reason, written to the log (at most 4096 bytes).
     pub reason: Option<String>,
     /// Whether the executions that it started, and those that these started, are cancelled too (default false). An

@@ -5,12 +5,12 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use async_graphql::dataloader::Loader;
-use async_graphql::{Context, Result};
+use async_graphql::{ComplexObject, Context, Result};
 
 use super::inputs::ExecutionFilter;
 use super::loaders::{ChildrenKey, ChildrenTotalKey, EndKey, EntryTotalKey, ExecutionsPage, OutdatedKey, StateKey};
 use super::types::{Execution, ROW_FIELDS, STATE_FIELDS};
-use crate::access::scope;
+use crate::access::{READ, scope};
 use crate::connection::{Countable, PageArguments, connection, selects_item_field, time_cursor};
 use crate::context::Services;
 use crate::errors::field_error;
@@ -25,6 +25,25 @@ use noetl_domain::tenant::Scope;
 use noetl_storage::execution_lists;
 use noetl_storage::executions::ExecutionRow;
 use noetl_use_cases::error::ServiceError;
+
+#[ComplexObject]
+impl Execution {
+    /// Executions that this execution started, newest first: ordered by `startedAt`, then by id. Executions without
+    /// `startedAt` are last.
+    #[graphql(guard = "READ")]
+    async fn children(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
+    ) -> Result<Option<ExecutionConnection>> {
+        let page = PageArguments { first, after, last, before };
+        children(ctx, self.key(), None, &page).await.map(Some)
+    }
+}
 
 /// Returns a page of the executions that a source subscription or execution started.
 pub async fn children(

@@ -30,9 +30,9 @@ impl ExecutionSubscription {
     async fn execution_updates(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Id of the execution.")] id: ID,
+        #[graphql(desc = "Id of the execution.")] execution_id: ID,
     ) -> Result<impl Stream<Item = Result<WithDeadline<ExecutionUpdate>>> + use<>> {
-        let id = parse_id("id", &id).map_err(field_error)?;
+        let id = parse_id("executionId", &execution_id).map_err(field_error)?;
         let (services, deadline) = (ctx.data::<Services>()?, deadline(ctx)?);
         let updates = updates::updates(Watch {
             hub: hub(ctx)?,

@@ -11,6 +11,7 @@ pub mod loaders;
 pub mod mutation;
 mod of_entry;
 mod of_subscription;
+pub mod past;
 mod payloads;
 pub mod query;
 pub mod state;

@@ -72,7 +72,7 @@ impl ExecutionMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Execution to run again.")] input: RerunExecutionInput,
     ) -> Result<Option<RerunExecutionPayload>> {
-        let executed = audited(ctx, [input.id.0.clone()], async {
+        let executed = audited(ctx, [input.execution_id.0.clone()], async {
             let executed = match input.parse(&WrittenInput::new(ctx)) {
                 Ok(request) => ctx.data::<Services>()?.executions.rerun(request, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
@@ -94,7 +94,7 @@ impl ExecutionMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Execution to cancel.")] input: CancelExecutionInput,
     ) -> Result<Option<CancelExecutionPayload>> {
-        audited(ctx, [input.id.0.clone()], cancel(ctx, input)).await.map(Some)
+        audited(ctx, [input.execution_id.0.clone()], cancel(ctx, input)).await.map(Some)
     }
 
     /// Cancels several executions. Each cancellation succeeds or fails independently. For executions that are cancelled,
@@ -133,7 +133,7 @@ impl ExecutionMutation {
 }
 
 async fn cancel(ctx: &Context<'_>, input: CancelExecutionInput) -> Result<CancelExecutionPayload> {
-    let id = match parse_id("id", &input.id) {
+    let id = match parse_id("executionId", &input.execution_id) {
         Ok(id) => id,
         Err(rejection) => return Ok(CancelExecutionPayload::refused(rejection.into())),
     };

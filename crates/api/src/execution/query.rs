@@ -7,6 +7,7 @@ use async_graphql::{Context, ID, Object, Result};
 use super::dedup::DedupClaim;
 use super::inputs::{ExecutionFilter, ExecutionMoment};
 use super::lists::{ExecutionConnection, ExecutionList, ExecutionsOf, executions};
+use super::past::ExecutionState;
 use super::stats::ExecutionStats;
 use super::types::Execution;
 use crate::access::{READ, scope};
@@ -28,19 +29,24 @@ impl ExecutionQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution.")] id: ID,
-        #[graphql(
-            desc = "Moment in the log of the execution (default: now). The fields `status`, `statusText`, `endedAt`, \
-                    `error`, `result`, `eventCount`, `progress`, `steps`, `context` and `snapshot` show the state at this \
-                    moment, the other fields the current state. The execution is null if it had not started."
-        )]
-        at: Option<ExecutionMoment>,
     ) -> Result<Option<Execution>> {
-        let id = parse_id("id", &id).map_err(field_error)?;
-        let moment = at.map(|at| at.parse(id)).transpose().map_err(field_error)?;
-        let Some(moment) = moment else { return Execution::load(ctx, id).await };
-        let Some(execution) = Execution::load_row(ctx, id).await? else { return Ok(None) };
+        Execution::load(ctx, parse_id("id", &id).map_err(field_error)?).await
+    }
+
+    /// State of an execution at a moment in its log; null if there is no execution with this id, or if it had not started.
+    #[graphql(guard = "READ")]
+    async fn execution_state(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Id of the execution.")] execution_id: ID,
+        #[graphql(desc = "Moment in the log of the execution.")] at: ExecutionMoment,
+    ) -> Result<Option<ExecutionState>> {
+        let id = parse_id("executionId", &execution_id).map_err(field_error)?;
+        let moment = at.parse(id).map_err(field_error)?;
         let past = ctx.data::<Services>()?.projections.at(id, moment, &scope(ctx)?).await.map_err(field_error)?;
-        Ok(past.map(|past| execution.in_state(Arc::new(past))))
+        let Some(past) = past else { return Ok(None) };
+        let execution = Execution::load_row(ctx, id).await?;
+        Ok(execution.map(|execution| ExecutionState(execution.in_state(Arc::new(past)))))
     }
 
     /// Claim of a dedup key, which tells what became of the message with this key. Null if no request had the key. A

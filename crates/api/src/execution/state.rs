@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_graphql::{ComplexObject, Context, Enum, ID, Result, SimpleObject};
-use chrono::{DateTime, Utc};
 
 use super::loaders::LoopResultKey;
 use crate::access::READ;
@@ -11,7 +10,7 @@ use crate::connection::{Countable, PageArguments, connection, id_cursor};
 use crate::errors::field_error;
 use crate::loaders::BatchLoader;
 use crate::plain::{Plain, PlainValue, Reader};
-use crate::scalars::{BigInt, Json, show_id, to_graphql_int};
+use crate::scalars::{BigInt, Json, Time, seconds_between, show_id, to_graphql_int};
 use noetl_domain::cursor::{BadCursor, CursorKind, key_of_name};
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::workflow::{self, StepState, WorkflowState};
@@ -32,7 +31,7 @@ pub enum StepStatus {
     CommandClaimed,
     /// A worker started the command.
     CommandStarted,
-    /// Ended successfully.
+    /// Completed. If a command completed with an error, `error` has it.
     Completed,
     /// Ended with an error.
     Failed,
@@ -48,12 +47,17 @@ pub struct Step {
     name: String,
     /// Current status.
     status: StepStatus,
-    /// Number of attempts in the current run; 0 before the first command.
+    /// Number of the attempt in the current run, as the latest event that has one says, else the number of commands (1 in
+    /// a loop); 0 before the first command.
     attempt: i32,
     /// Time at which the step was entered or skipped.
-    entered_at: Option<DateTime<Utc>>,
+    entered_at: Option<Time>,
+    /// Time at which a worker started the command of the step; of several commands, the last one. Null before that.
+    started_at: Option<Time>,
     /// Time at which the step completed, failed or was skipped; null before that.
-    completed_at: Option<DateTime<Utc>>,
+    completed_at: Option<Time>,
+    /// Seconds from `enteredAt` to `completedAt`; null before the end.
+    duration_seconds: Option<f64>,
     /// Last error of the step. It is null after a command of the step completes without error, except if its call
     /// returned an error. In a loop, only the iteration that failed can clear its error.
     #[graphql(guard = "READ")]
@@ -77,8 +81,9 @@ enum Outcome {
 
 #[ComplexObject]
 impl Step {
-    /// Result of the step. For a completed loop, the result of its end event; if that has none, the list of the results
-    /// of its iterations, in the order in which they ended.
+    /// Result of the step: that of its last call, also before the step completes, else that of its completion. For a
+    /// loop, the result of its end event; if that has none, the list of the results of its completed iterations, in the
+    /// order in which they ended.
     #[graphql(guard = "READ")]
     async fn result(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
         match &self.outcome {
@@ -138,7 +143,9 @@ impl Plain for Step {
             "status" => PlainValue::of_enum::<StepStatus>(self.status),
             "attempt" => self.attempt.into(),
             "enteredAt" => self.entered_at.into(),
+            "startedAt" => self.started_at.into(),
             "completedAt" => self.completed_at.into(),
+            "durationSeconds" => self.duration_seconds.into(),
             "error" if reader.may_read => self.error.as_deref().into(),
             _ => return None,
         })
@@ -165,7 +172,7 @@ connection!(StepConnection, StepEdge, Step, ListInMemory);
 pub struct StepIterations {
     /// Expected number of iterations; if unknown, the number of issued iterations.
     expected: i32,
-    /// Number of issued iterations.
+    /// Number of iterations with an event.
     dispatched: i32,
     /// Number of completed iterations.
     completed: i32,
@@ -196,7 +203,7 @@ pub struct ProjectionSnapshot {
     /// Version of the format in which the state is stored.
     schema_version: i32,
     /// Time at which the snapshot was stored.
-    updated_at: DateTime<Utc>,
+    updated_at: Time,
     /// Number of events of the log that are not in the snapshot.
     behind_by: BigInt,
 }
@@ -209,7 +216,7 @@ impl ProjectionSnapshot {
             applied_count: BigInt(snapshot.applied_count),
             checksum: snapshot.checksum.clone(),
             schema_version: snapshot.schema,
-            updated_at: snapshot.updated_at,
+            updated_at: Time(snapshot.updated_at),
             behind_by: BigInt(projected.folded),
         })
     }
@@ -274,8 +281,10 @@ impl Step {
             name: name.to_owned(),
             status: step.status().into(),
             attempt: to_graphql_int(step.attempt()),
-            entered_at: step.entered_at(),
-            completed_at: step.ended_at(),
+            entered_at: step.entered_at().map(Time),
+            started_at: step.started_at().map(Time),
+            completed_at: step.ended_at().map(Time),
+            duration_seconds: seconds_between(step.entered_at(), step.ended_at()),
             error: step.error().map(str::to_owned),
             iterations: step.iterations().map(StepIterations::from),
             frames,

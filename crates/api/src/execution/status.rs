@@ -16,7 +16,7 @@ pub enum ExecutionStatus {
     Completed,
     /// Ended with an error.
     Failed,
-    /// Cancelled before it ended.
+    /// Cancelled.
     Cancelled,
     /// Stored under a name that this server does not know; `statusText` contains the name.
     Unknown,

@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use async_graphql::{Context, ID, Lookahead, Object, Result, Union};
-use chrono::{DateTime, Utc};
+use async_graphql::{Context, ID, Lookahead, Object, Result, SimpleObject};
 use serde_json::{Map, Value};
 
 use super::current::CurrentExecution;
-use super::lists::{ExecutionConnection, children};
 use super::loaders::{ExecutionKey, ResultKey, StateKey, WorkloadKey};
 use super::state::{ExecutionProgress, ProjectionSnapshot, StepConnection};
 use super::status::ExecutionStatus;
@@ -23,7 +21,7 @@ use crate::event::log::log;
 use crate::event::types::EventConnection;
 use crate::loaders::BatchLoader;
 use crate::plain::{Plain, PlainValue, Reader};
-use crate::scalars::{BigInt, Json, JsonText, show_id};
+use crate::scalars::{BigInt, Json, JsonText, Time, seconds_between, show_id};
 use crate::subscription::types::SourceSubscription;
 use crate::trace::TraceContext;
 use noetl_domain::execution::Status;
@@ -37,22 +35,22 @@ use noetl_storage::snapshots::Projected;
 use noetl_use_cases::error::ServiceError;
 
 /// Fields that change with the log and that the list's row has too.
-pub(super) const ROW_FIELDS: [&str; 3] = ["status", "statusText", "endedAt"];
+pub(super) const ROW_FIELDS: [&str; 4] = ["status", "statusText", "endedAt", "durationSeconds"];
 /// Fields that change with the log and that are read from the state.
 pub(super) const STATE_FIELDS: [&str; 6] = ["result", "eventCount", "progress", "context", "snapshot", "steps"];
 
-/// Parent of an execution: the object that started it.
-#[derive(Debug, Clone, Union)]
-pub enum ExecutionParent {
-    /// Another execution.
-    Execution(Execution),
-    /// A source subscription; the execution runs one of its messages.
-    SourceSubscription(SourceSubscription),
+/// One run of a catalog entry. The fields that its log decides, such as `status`, `endedAt`, `error`, `result` and `steps`,
+/// show one moment of the log. An execution that is read by its id shows its whole log.
+#[derive(Debug, Clone, SimpleObject)]
+#[graphql(complex)]
+pub struct Execution {
+    #[graphql(flatten)]
+    pub(super) own: ExecutionFields,
 }
 
-/// One run of a catalog entry.
+/// Fields of an execution that are no lists of executions.
 #[derive(Debug, Clone)]
-pub struct Execution {
+pub(super) struct ExecutionFields {
     row: ExecutionRow,
     moment: Moment,
 }
@@ -76,46 +74,46 @@ impl Execution {
     /// Returns an execution of which no field that changes was read.
     #[must_use]
     pub const fn unread(row: ExecutionRow) -> Self {
-        Self { row, moment: Moment::Any }
+        Self::new(row, Moment::Any)
     }
 
     /// Returns an execution whose row shows its moment: the request has created it, or it is one of a list and has ended.
     #[must_use]
     pub const fn of_row(row: ExecutionRow) -> Self {
-        Self { row, moment: Moment::OfRow }
+        Self::new(row, Moment::OfRow)
     }
 
     /// Returns an execution in the state that was read with it.
     #[must_use]
     pub fn as_read(current: CurrentExecution) -> Self {
         let moment = current.state.map_or(Moment::OfRow, Moment::Of);
-        Self { row: current.row, moment }
+        Self::new(current.row, moment)
     }
 
     /// Returns the execution in a state.
     #[must_use]
     pub fn in_state(self, projected: Arc<Projected>) -> Self {
-        Self { row: self.row.in_state(&projected), moment: Moment::Of(projected) }
+        Self::new(self.own.row.in_state(&projected), Moment::Of(projected))
     }
 
     /// Returns the execution with an end that was read with its reason.
     #[must_use]
     pub fn with_end(self, end: End) -> Self {
-        let row = ExecutionRow { status: end.status().as_str().to_owned(), end_time: Some(end.at), ..self.row };
-        Self { row, moment: Moment::WithReason(end.error) }
+        let row = ExecutionRow { status: end.status().as_str().to_owned(), end_time: Some(end.at), ..self.own.row };
+        Self::new(row, Moment::WithReason(end.error))
     }
 
     /// Returns an execution that has not ended, and whose row shows its whole log.
     pub(super) const fn open(row: ExecutionRow) -> Self {
-        Self { row, moment: Moment::WithReason(None) }
+        Self::new(row, Moment::WithReason(None))
     }
 
     /// Returns the execution in the state that a loader returned for it.
     pub(super) fn in_loaded(self, state: Option<std::result::Result<Arc<Projected>, ServiceError>>) -> Self {
         match state {
             Some(Ok(projected)) => self.in_state(projected),
-            Some(Err(error)) => Self { moment: Moment::Unreadable(error), ..self },
-            None => Self { moment: Moment::OfRow, ..self },
+            Some(Err(error)) => Self::new(self.own.row, Moment::Unreadable(error)),
+            None => Self::new(self.own.row, Moment::OfRow),
         }
     }
 
@@ -149,12 +147,27 @@ impl Execution {
         Ok(row.map(|row| Self::unread(row).in_loaded(state)))
     }
 
-    /// Returns its row, with the status and the end of its moment.
-    pub(super) const fn row(&self) -> &ExecutionRow {
-        &self.row
+    const fn new(row: ExecutionRow, moment: Moment) -> Self {
+        Self { own: ExecutionFields { row, moment } }
     }
 
-    fn key(&self) -> Id {
+    /// Resolves the field `id` of the interface `Node`.
+    pub fn id(&self, _: &Context<'_>) -> std::future::Ready<Result<ID>> {
+        std::future::ready(Ok(show_id(self.key())))
+    }
+
+    /// Returns its row, with the status and the end of its moment.
+    pub(super) const fn row(&self) -> &ExecutionRow {
+        &self.own.row
+    }
+
+    pub(super) const fn key(&self) -> Id {
+        Id::new(self.own.row.execution_id)
+    }
+}
+
+impl ExecutionFields {
+    pub(super) fn key(&self) -> Id {
         Id::new(self.row.execution_id)
     }
 
@@ -186,17 +199,61 @@ impl Execution {
     }
 }
 
+/// Execution or source subscription: one of the fields is not null.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct LogOwner {
+    /// The execution.
+    execution: Option<Execution>,
+    /// The source subscription.
+    subscription: Option<SourceSubscription>,
+}
+
+impl LogOwner {
+    /// Returns the owner of a log through the batch loaders; `None` if there is none that the caller may read.
+    pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
+        Ok(ObjectOfLog::load(ctx, id, ctx.look_ahead().field("execution")).await?.map(|object| match object {
+            ObjectOfLog::Execution(execution) => Self { execution: Some(execution), subscription: None },
+            ObjectOfLog::Subscription(subscription) => Self { execution: None, subscription: Some(subscription) },
+        }))
+    }
+}
+
+/// Object to which a log belongs.
+#[derive(Debug)]
+pub enum ObjectOfLog {
+    /// An execution.
+    Execution(Execution),
+    /// A source subscription.
+    Subscription(SourceSubscription),
+}
+
+impl ObjectOfLog {
+    /// Returns the object through the batch loaders; `None` if there is none that the caller may read. `selection` is the
+    /// field that shows an execution.
+    pub async fn load(ctx: &Context<'_>, id: Id, selection: Lookahead<'_>) -> Result<Option<Self>> {
+        let head = ctx.data::<BatchLoader>()?.load_one(HeadKey(id)).await.map_err(field_error)?;
+        let head = head.transpose().map_err(field_error)?;
+        if head.is_some_and(|head| head.event_type == REGISTERED) {
+            return Ok(SourceSubscription::load(ctx, id).await?.map(Self::Subscription));
+        }
+        Ok(Execution::read(ctx, id, selection).await.map_err(field_error)?.map(Self::Execution))
+    }
+}
+
 impl Plain for Execution {
     fn plain(&self, field: &str, reader: &Reader<'_>) -> Option<PlainValue<'_>> {
-        let row = &self.row;
+        let ExecutionFields { row, moment } = &self.own;
         Some(match field {
             "id" => self.key().into(),
             "path" => row.path.as_deref()?.into(),
-            "status" | "statusText" | "endedAt" if matches!(self.moment, Moment::Any) => return None,
+            "status" | "statusText" | "endedAt" | "durationSeconds" if matches!(moment, Moment::Any) => {
+                return None;
+            }
             "status" => PlainValue::of_enum::<ExecutionStatus>(Status::from_stored(&row.status)),
             "statusText" => row.status.as_str().into(),
             "startedAt" => row.start_time.into(),
             "endedAt" => row.end_time.into(),
+            "durationSeconds" => seconds_between(row.start_time, row.end_time).into(),
             "tenantId" => (&row.tenant_id).into(),
             "organizationId" => (&row.organization_id).into(),
             "shard" => reader.shard_of(self.key())?.into(),
@@ -206,12 +263,10 @@ impl Plain for Execution {
     }
 }
 
-/// One run of a catalog entry. The fields that its log decides, such as `status`, `endedAt`, `error`, `result` and `steps`,
-/// show one moment of the log. An execution that is read by its id shows its whole log.
 #[Object]
-impl Execution {
+impl ExecutionFields {
     /// Id of the execution.
-    pub async fn id(&self) -> ID {
+    async fn id(&self) -> ID {
         show_id(self.key())
     }
 
@@ -236,18 +291,23 @@ impl Execution {
     }
 
     /// Start time.
-    async fn started_at(&self) -> Option<DateTime<Utc>> {
-        self.row.start_time
+    async fn started_at(&self) -> Option<Time> {
+        self.row.start_time.map(Time)
     }
 
     /// End time; null until the execution ends.
-    async fn ended_at(&self, ctx: &Context<'_>) -> Option<DateTime<Utc>> {
-        self.row_of_moment(ctx).await.end_time
+    async fn ended_at(&self, ctx: &Context<'_>) -> Option<Time> {
+        self.row_of_moment(ctx).await.end_time.map(Time)
+    }
+
+    /// Seconds from `startedAt` to `endedAt`; null until the execution ends.
+    async fn duration_seconds(&self, ctx: &Context<'_>) -> Option<f64> {
+        seconds_between(self.row.start_time, self.row_of_moment(ctx).await.end_time)
     }
 
     /// Reason for the failure or the cancellation.
     #[graphql(guard = "READ")]
-    async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+    pub(super) async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
         if let Moment::WithReason(reason) = &self.moment {
             return Ok(reason.clone());
         }
@@ -257,7 +317,7 @@ impl Execution {
     /// Result of the execution: the result of the event that ended it, as it was reported. Null until the execution ends,
     /// and if the event has none. Unreadable JSON is replaced by an error object, as in events.
     #[graphql(guard = "READ")]
-    async fn result(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
+    pub(super) async fn result(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
         let projected = self.projected(ctx).await?;
         let Some(event) = projected.and_then(|projected| projected.projection.state.ended_by()) else {
             return Ok(None);
@@ -269,13 +329,13 @@ impl Execution {
 
     /// Number of events in the log.
     #[graphql(guard = "READ")]
-    async fn event_count(&self, ctx: &Context<'_>) -> Result<Option<BigInt>> {
+    pub(super) async fn event_count(&self, ctx: &Context<'_>) -> Result<Option<BigInt>> {
         Ok(self.projected(ctx).await?.map(|projected| BigInt(projected.projection.applied_count)))
     }
 
     /// Progress of the execution: numbers of its steps.
     #[graphql(guard = "READ")]
-    async fn progress(&self, ctx: &Context<'_>) -> Result<Option<ExecutionProgress>> {
+    pub(super) async fn progress(&self, ctx: &Context<'_>) -> Result<Option<ExecutionProgress>> {
         Ok(self.projected(ctx).await?.map(|projected| ExecutionProgress::of(&projected.projection.state)))
     }
 
@@ -311,44 +371,23 @@ impl Execution {
         CatalogEntry::load(ctx, Id::new(self.row.catalog_id)).await
     }
 
-    /// Execution or source subscription that started this execution; null if there is none, or if it belongs to another
-    /// tenant than the caller.
+    /// Execution that started this execution, or source subscription of whose messages it runs one; null if there is none,
+    /// or if it belongs to another tenant than the caller.
     #[graphql(guard = "READ")]
-    async fn parent(&self, ctx: &Context<'_>) -> Result<Option<ExecutionParent>> {
-        let Some(parent) = self.row.parent_execution_id.map(Id::new) else {
-            return Ok(None);
-        };
-        let head = ctx.data::<BatchLoader>()?.load_one(HeadKey(parent)).await.map_err(field_error)?;
-        let head = head.transpose().map_err(field_error)?;
-        if head.is_some_and(|head| head.event_type == REGISTERED) {
-            return Ok(SourceSubscription::load(ctx, parent).await?.map(ExecutionParent::SourceSubscription));
-        }
-        Ok(Execution::load(ctx, parent).await?.map(ExecutionParent::Execution))
-    }
-
-    /// Execution of which this one is a rerun; null if it is not a rerun, or if that execution does not exist any more.
-    #[graphql(guard = "READ")]
-    async fn rerun_of(&self, ctx: &Context<'_>) -> Result<Option<Self>> {
-        match self.head(ctx).await?.and_then(|head| head.rerun_of) {
-            Some(origin) => Self::load(ctx, Id::new(origin)).await,
+    async fn parent(&self, ctx: &Context<'_>) -> Result<Option<LogOwner>> {
+        match self.row.parent_execution_id {
+            Some(parent) => LogOwner::load(ctx, Id::new(parent)).await,
             None => Ok(None),
         }
     }
 
-    /// Executions that this execution started, newest first: ordered by `startedAt`, then by id. Executions without
-    /// `startedAt` are last.
+    /// Execution of which this one is a rerun; null if it is not a rerun, or if that execution does not exist any more.
     #[graphql(guard = "READ")]
-    async fn children(
-        &self,
-        ctx: &Context<'_>,
-        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
-        first: Option<i32>,
-        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
-        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
-        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
-    ) -> Result<Option<ExecutionConnection>> {
-        let page = PageArguments { first, after, last, before };
-        children(ctx, self.key(), None, &page).await.map(Some)
+    async fn rerun_of(&self, ctx: &Context<'_>) -> Result<Option<Execution>> {
+        match self.head(ctx).await?.and_then(|head| head.rerun_of) {
+            Some(origin) => Execution::load(ctx, Id::new(origin)).await,
+            None => Ok(None),
+        }
     }
 
     /// Input of the execution: the catalog entry's workload, overlaid with the request's workload.
@@ -360,7 +399,7 @@ impl Execution {
 
     /// Durable variables by name; null if none is set.
     #[graphql(guard = "READ")]
-    async fn context(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
+    pub(super) async fn context(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
         let projected = self.projected(ctx).await?;
         let variables = projected.iter().flat_map(|projected| projected.projection.state.ctx());
         let variables: Map<String, Value> = variables.map(|(name, value)| (name.to_owned(), value.clone())).collect();
@@ -369,7 +408,7 @@ impl Execution {
 
     /// Current state of the steps, ordered by the first event of each step.
     #[graphql(guard = "READ")]
-    async fn steps(
+    pub(super) async fn steps(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]

@@ -1,12 +1,11 @@
 //! Item of the live subscriptions for executions.
 
 use async_graphql::{ID, SimpleObject};
-use chrono::{DateTime, Utc};
 
 use super::current::CurrentExecution;
 use super::types::Execution;
 use crate::audience::Audience;
-use crate::scalars::show_id;
+use crate::scalars::{Time, show_id};
 use crate::shared_item::{ItemKey, SharedItem, SharedTexts};
 use crate::updates::{Update, UpdateKind};
 use noetl_runtime::clock;
@@ -16,12 +15,12 @@ use noetl_runtime::clock;
 pub struct ExecutionUpdate {
     /// Kind of the update.
     pub kind: UpdateKind,
-    /// Id of the execution; null for a `GAP`.
-    pub id: Option<ID>,
-    /// The execution; null for a `GAP`, and for a `LEFT_FILTER` if it was deleted.
+    /// Id of the execution; null for `GAP` and `CAUGHT_UP`.
+    pub execution_id: Option<ID>,
+    /// The execution; null for `GAP` and `CAUGHT_UP`, and for a `LEFT_FILTER` if it was deleted.
     pub execution: Option<SharedItem<Execution>>,
     /// Time of the item.
-    pub at: DateTime<Utc>,
+    pub at: Time,
     /// Position in the event feed: this item and those before it include every event up to it. Null in
     /// `executionUpdates`, which reads the feed of one shard only.
     pub cursor: Option<String>,
@@ -38,9 +37,9 @@ impl ExecutionUpdate {
         let show = |row| SharedItem::new(Execution::as_read(row), key.map(|key| (key, texts.clone())));
         Self {
             kind: update.kind,
-            id: update.id.map(show_id),
+            execution_id: update.id.map(show_id),
             execution: update.row.map(show),
-            at: clock::now(),
+            at: Time(clock::now()),
             cursor: update.cursor.map(|cursor| cursor.to_text()),
             shard: update.shard,
         }

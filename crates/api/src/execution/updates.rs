@@ -159,7 +159,7 @@ impl Watch {
     }
 
     fn not_found(&self) -> async_graphql::Error {
-        field_error(Rejection::not_found("id", format!("there is no execution {}", self.id)))
+        field_error(Rejection::not_found("executionId", format!("there is no execution {}", self.id)))
     }
 }
 

@@ -4,9 +4,8 @@ use async_graphql::{Context, ID, Interface, Result};
 use noetl_domain::node_id::NodeId;
 
 use crate::catalog::types::CatalogEntry;
-use crate::event::edges::LogOwner;
 use crate::event::types::Event;
-use crate::execution::types::Execution;
+use crate::execution::types::{Execution, ObjectOfLog};
 use crate::outbox::types::OutboxEntry;
 use crate::subscription::types::SourceSubscription;
 
@@ -30,9 +29,9 @@ impl Node {
     /// Returns the object with this id through the batch loaders; `None` if there is none that the caller may read.
     pub async fn load(ctx: &Context<'_>, id: NodeId) -> Result<Option<Self>> {
         Ok(match id {
-            NodeId::Log(id) => LogOwner::load(ctx, id).await?.map(|owner| match owner {
-                LogOwner::Execution(execution) => Self::Execution(execution),
-                LogOwner::SourceSubscription(subscription) => Self::SourceSubscription(subscription),
+            NodeId::Log(id) => ObjectOfLog::load(ctx, id, ctx.look_ahead()).await?.map(|object| match object {
+                ObjectOfLog::Execution(execution) => Self::Execution(execution),
+                ObjectOfLog::Subscription(subscription) => Self::SourceSubscription(subscription),
             }),
             NodeId::CatalogEntry(id) => CatalogEntry::load(ctx, id).await?.map(Self::CatalogEntry),
             NodeId::Event(key) => Event::load(ctx, key).await?.map(Self::Event),

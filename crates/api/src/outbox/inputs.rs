@@ -4,7 +4,7 @@
 use async_graphql::{Context, ID, InputObject, OneofObject};
 
 use super::status::OutboxStatus;
-use crate::filters::{check_list, check_owner, check_prefix};
+use crate::filters::{check_owner, check_prefix};
 use crate::scalars::parse_id;
 use crate::selector::{Selected, check_all, check_input, selector};
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
@@ -18,6 +18,8 @@ use noetl_use_cases::outbox::{Claim, ClaimRef, FailedDelivery, MAX_ROWS};
 
 /// Maximum number of pools that a claim names.
 const MAX_POOLS: usize = 100;
+/// Number of entries that are claimed if the request names none.
+const DEFAULT_CLAIMS: i64 = 100;
 
 /// Filter for outbox entries. An omitted condition matches everything.
 #[derive(Debug, Clone, Default, InputObject)]
@@ -28,8 +30,6 @@ pub struct OutboxFilter {
     execution_id: Option<ID>,
     /// Only entries that were claimed at least this many times (at least 1).
     min_attempts: Option<i32>,
-    /// Only entries with one of these ids (at most 1000).
-    ids: Option<Vec<ID>>,
     /// Only entries of this tenant.
     tenant_id: Option<String>,
     /// Only entries of this organization.
@@ -51,7 +51,7 @@ impl OutboxFilter {
             statuses,
             execution_id: execution,
             min_attempts: self.min_attempts.map(|least| min_attempts(field, least)).transpose()?,
-            ids: self.ids.map(|ids| row_ids(&format!("{field}.ids"), &ids)).transpose()?,
+            ids: None,
             tenant_id: check_owner(&format!("{field}.tenantId"), self.tenant_id)?,
             organization_id: check_owner(&format!("{field}.organizationId"), self.organization_id)?,
         })
@@ -59,7 +59,6 @@ impl OutboxFilter {
 }
 
 fn row_ids(field: &str, ids: &[ID]) -> Result<Vec<OutboxId>, Rejection> {
-    check_list(field, ids)?;
     let parse = |(at, id): (usize, &ID)| {
         id.parse().map_err(|bad: MalformedOutboxId| Rejection::invalid(&format!("{field}.{at}"), bad.to_string()))
     };
@@ -163,11 +162,9 @@ pub struct ClaimOutboxInput {
     /// identifies callers).
     claimant: Option<String>,
     /// Maximum number of entries (1 to 1000, default 100).
-    #[graphql(default = 100)]
-    limit: i64,
+    limit: Option<i64>,
     /// Length of the lease in seconds (1 to 3600, default 30). After it expires, other callers can claim the entries.
-    #[graphql(default_with = "i64::from(storage::DEFAULT_LEASE_SECONDS)")]
-    lease_seconds: i64,
+    lease_seconds: Option<i64>,
     /// Index of the only shard to claim from (default: all shards, in equal shares).
     shard: Option<i64>,
     /// Number of claims after which an entry that is not delivered is `DEAD`, this claim included (1 to 1000; default:
@@ -181,8 +178,8 @@ impl ClaimOutboxInput {
         Ok(Claim {
             subjects: self.select.parse(ctx)?,
             claimant: self.claimant,
-            limit: self.limit,
-            lease_seconds: self.lease_seconds,
+            limit: self.limit.unwrap_or(DEFAULT_CLAIMS),
+            lease_seconds: self.lease_seconds.unwrap_or(storage::DEFAULT_LEASE_SECONDS.into()),
             shard: self.shard,
             max_attempts: self.max_attempts,
         })
@@ -193,7 +190,7 @@ impl ClaimOutboxInput {
 #[derive(Debug, InputObject)]
 pub struct OutboxClaimRef {
     /// Id of the entry: `entryId` or `id`.
-    id: ID,
+    entry_id: ID,
     /// Lease token that the claim returned.
     lease: ID,
 }
@@ -201,7 +198,7 @@ pub struct OutboxClaimRef {
 impl OutboxClaimRef {
     /// Parses the reference, which is the value of a field.
     pub fn parse(&self, field: &str) -> Result<ClaimRef, Rejection> {
-        claim_ref(&format!("{field}."), &self.id, &self.lease)
+        claim_ref(&format!("{field}."), &self.entry_id, &self.lease)
     }
 }
 
@@ -218,8 +215,8 @@ pub struct GivenItem<T> {
 fn given_claims(claims: Vec<OutboxClaimRef>) -> Result<Vec<GivenItem<ClaimRef>>, Rejection> {
     check_count("claims", claims.len(), MAX_ROWS)?;
     let given = |(at, claim): (usize, OutboxClaimRef)| {
-        let item = claim_ref(&format!("claims.{at}."), &claim.id, &claim.lease);
-        GivenItem { id: claim.id, item }
+        let item = claim_ref(&format!("claims.{at}."), &claim.entry_id, &claim.lease);
+        GivenItem { id: claim.entry_id, item }
     };
     Ok(claims.into_iter().enumerate().map(given).collect())
 }
@@ -235,7 +232,7 @@ impl MarkOutboxPublishedInput {
     /// Returns the ids of the entries, as the caller gave them.
     #[must_use]
     pub fn rows(&self) -> Vec<String> {
-        self.claims.iter().map(|claim| claim.id.to_string()).collect()
+        self.claims.iter().map(|claim| claim.entry_id.to_string()).collect()
     }
 
     /// Parses the references to the claims.
@@ -250,15 +247,20 @@ pub struct RenewOutboxLeasesInput {
     /// Claimed entries whose leases have not expired (1 to 1000). Result i belongs to claim i.
     claims: Vec<OutboxClaimRef>,
     /// Time in seconds from now until the leases expire (1 to 3600, default 30). A lease is never shortened.
-    #[graphql(default_with = "i64::from(storage::DEFAULT_LEASE_SECONDS)")]
-    pub lease_seconds: i64,
+    lease_seconds: Option<i64>,
 }
 
 impl RenewOutboxLeasesInput {
+    /// Returns the length of the leases in seconds.
+    #[must_use]
+    pub fn lease_seconds(&self) -> i64 {
+        self.lease_seconds.unwrap_or(storage::DEFAULT_LEASE_SECONDS.into())
+    }
+
     /// Returns the ids of the entries, as the caller gave them.
     #[must_use]
     pub fn rows(&self) -> Vec<String> {
-        self.claims.iter().map(|claim| claim.id.to_string()).collect()
+        self.claims.iter().map(|claim| claim.entry_id.to_string()).collect()
     }
 
     /// Parses the references to the claims.
@@ -271,7 +273,7 @@ impl RenewOutboxLeasesInput {
 #[derive(Debug, InputObject)]
 pub struct OutboxFailureInput {
     /// Id of the entry: `entryId` or `id`.
-    id: ID,
+    entry_id: ID,
     /// Lease token that the claim returned.
     lease: ID,
     /// Error message. The first 2000 characters are stored.
@@ -284,24 +286,29 @@ pub struct MarkOutboxFailedInput {
     /// Claimed entries with their errors (1 to 1000). Result i belongs to failure i.
     failures: Vec<OutboxFailureInput>,
     /// Maximum delay in seconds before the entries are claimable again (1 to 86400, default 300).
-    #[graphql(default_with = "i64::from(DEFAULT_MAX_SECONDS)")]
-    pub max_delay_seconds: i64,
+    max_delay_seconds: Option<i64>,
 }
 
 impl MarkOutboxFailedInput {
+    /// Returns the maximum delay in seconds.
+    #[must_use]
+    pub fn max_delay_seconds(&self) -> i64 {
+        self.max_delay_seconds.unwrap_or(DEFAULT_MAX_SECONDS.into())
+    }
+
     /// Returns the ids of the entries, as the caller gave them.
     #[must_use]
     pub fn rows(&self) -> Vec<String> {
-        self.failures.iter().map(|failure| failure.id.to_string()).collect()
+        self.failures.iter().map(|failure| failure.entry_id.to_string()).collect()
     }
 
     /// Parses the references to the claims.
     pub fn parse(self) -> Result<Vec<GivenItem<FailedDelivery>>, Rejection> {
         check_count("failures", self.failures.len(), MAX_ROWS)?;
         let given = |(at, failure): (usize, OutboxFailureInput)| {
-            let claim = claim_ref(&format!("failures.{at}."), &failure.id, &failure.lease);
+            let claim = claim_ref(&format!("failures.{at}."), &failure.entry_id, &failure.lease);
             let item = claim.map(|claim| FailedDelivery { claim, error: failure.error });
-            GivenItem { id: failure.id, item }
+            GivenItem { id: failure.entry_id, item }
         };
         Ok(self.failures.into_iter().enumerate().map(given).collect())
     }
@@ -328,7 +335,7 @@ pub struct DiscardOutboxInput {
 }
 
 fn claim_ref(prefix: &str, id: &ID, lease: &ID) -> Result<ClaimRef, Rejection> {
-    let bad = |malformed: MalformedOutboxId| Rejection::invalid(&format!("{prefix}id"), malformed.to_string());
+    let bad = |malformed: MalformedOutboxId| Rejection::invalid(&format!("{prefix}entryId"), malformed.to_string());
     let id: OutboxId = id.parse().map_err(bad)?;
     Ok(ClaimRef { id, lease: parse_id(&format!("{prefix}lease"), lease)?.get() })
 }

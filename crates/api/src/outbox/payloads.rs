@@ -1,11 +1,11 @@
 //! Payloads of the mutations of the outbox.
 
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
-use chrono::{DateTime, Utc};
 
 use super::types::{OutboxClaim, OutboxEntry};
 use crate::audit::AuditedPayload;
 use crate::errors::UserError;
+use crate::scalars::Time;
 use noetl_domain::outbox::OutboxId;
 
 /// Entry that a caller named, as the results contain it.
@@ -92,7 +92,7 @@ pub(super) struct RenewOutboxLeasesResult {
     #[graphql(flatten)]
     pub(super) named: NamedEntry,
     /// Time at which the lease expires; null if it was not extended.
-    pub(super) lease_expires_at: Option<DateTime<Utc>>,
+    pub(super) lease_expires_at: Option<Time>,
     /// Reasons the lease was not extended. `STALE_LEASE`: it has expired, the entry was settled, or it does not exist.
     pub(super) user_errors: Vec<UserError>,
 }

@@ -10,7 +10,7 @@ use super::payloads::{
 use crate::access::scope;
 use crate::context::Services;
 use crate::errors::{UserError, item_error, result_or_user_error};
-use crate::scalars::to_graphql_int;
+use crate::scalars::{Time, to_graphql_int};
 use noetl_domain::outbox::OutboxId;
 use noetl_domain::tenant::Scope;
 use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
@@ -72,7 +72,7 @@ pub async fn mark_one_published(
 /// Carries out `renewOutboxLeases`.
 pub(super) async fn renew(ctx: &Context<'_>, input: RenewOutboxLeasesInput) -> Result<RenewOutboxLeasesPayload> {
     let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
-    let lease_seconds = input.lease_seconds;
+    let lease_seconds = input.lease_seconds();
     let renewed = async {
         let given = checked(&**outbox, input.parse()?, "claims", |claim| claim.id);
         let renewed = outbox.renew_leases(&valid(&given), lease_seconds, &scope).await?;
@@ -88,7 +88,12 @@ pub(super) async fn renew(ctx: &Context<'_>, input: RenewOutboxLeasesInput) -> R
         let (lease_expires_at, error) = parts(outcome);
         let user_errors = errors_at("claims", index, error);
         let named = named(id, entry, &user_errors);
-        RenewOutboxLeasesResult { index: to_graphql_int(index), named, lease_expires_at, user_errors }
+        RenewOutboxLeasesResult {
+            index: to_graphql_int(index),
+            named,
+            lease_expires_at: lease_expires_at.map(Time),
+            user_errors,
+        }
     };
     let results = given.into_iter().enumerate().map(result).collect();
     Ok(RenewOutboxLeasesPayload { results, user_errors })
@@ -97,7 +102,7 @@ pub(super) async fn renew(ctx: &Context<'_>, input: RenewOutboxLeasesInput) -> R
 /// Carries out `markOutboxFailed`.
 pub(super) async fn mark_failed(ctx: &Context<'_>, input: MarkOutboxFailedInput) -> Result<MarkOutboxFailedPayload> {
     let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
-    let max_delay = input.max_delay_seconds;
+    let max_delay = input.max_delay_seconds();
     let marked = async {
         let given = checked(&**outbox, input.parse()?, "failures", |failure| failure.claim.id);
         let marked = outbox.mark_failed(&valid(&given), max_delay, &scope).await?;
@@ -132,7 +137,7 @@ fn checked<T>(
     id_of: impl Fn(&T) -> OutboxId,
 ) -> Vec<GivenItem<T>> {
     let check = |(index, GivenItem { id, item }): (usize, GivenItem<T>)| {
-        let known = |item: T| outbox.check_id(&format!("{list}.{index}.id"), id_of(&item)).map(|()| item);
+        let known = |item: T| outbox.check_id(&format!("{list}.{index}.entryId"), id_of(&item)).map(|()| item);
         GivenItem { id, item: item.and_then(known) }
     };
     given.into_iter().enumerate().map(check).collect()

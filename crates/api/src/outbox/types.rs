@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::inputs::OutboxFilter;
 use super::loaders::EntryKey;
-use super::stats::{OutboxStats, OutboxSubjectStats, by_subject, total};
+use super::stats::{OutboxStats, OutboxSubjectStats, by_subject};
 use super::status::OutboxStatus;
 use crate::access::{OUTBOX, READ, scope};
 use crate::connection::{Countable, PageArguments, connection, selects_item_field};
@@ -17,7 +17,7 @@ use crate::event::types::Event;
 use crate::execution::types::Execution;
 use crate::loaders::BatchLoader;
 use crate::plain::{Plain, PlainValue, Reader};
-use crate::scalars::{JsonText, show_id, to_graphql_int};
+use crate::scalars::{JsonText, Time, show_id};
 use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::event::EventKey;
 use noetl_domain::ids::Id;
@@ -36,13 +36,6 @@ pub struct Outbox;
 /// The outbox: messages that are written in the same transaction as an event and then delivered to the broker.
 #[Object]
 impl Outbox {
-    /// Number of entries that are claimable now: pending or failed entries that are due, and entries in flight whose lease has
-    /// expired. Counts up to 100,000 entries on each shard that can be reached.
-    async fn pending_count(&self, ctx: &Context<'_>) -> Result<Option<i32>> {
-        let stats = ctx.data::<Services>()?.outbox.backlog(&scope(ctx)?).await.map_err(field_error)?;
-        Ok(Some(total(stats.shards.iter().map(|(_, backlog)| to_graphql_int(backlog.pending)))))
-    }
-
     /// Numbers of claimable, in-flight, failed and DEAD entries.
     async fn stats(&self, ctx: &Context<'_>) -> Result<Option<OutboxStats>> {
         OutboxStats::read(ctx.data::<Services>()?, &scope(ctx)?).await.map(Some).map_err(field_error)
@@ -229,8 +222,8 @@ impl OutboxEntry {
 
     /// Time from which the entry is claimable. For an entry in flight, the time at which its lease expires. For a DEAD
     /// entry, the end of the year 9999.
-    async fn available_at(&self) -> DateTime<Utc> {
-        self.claimable_at()
+    async fn available_at(&self) -> Time {
+        Time(self.claimable_at())
     }
 
     /// Name of the caller that holds the entry or has delivered it; null if the entry is neither in flight nor delivered,
@@ -241,8 +234,8 @@ impl OutboxEntry {
 
     /// Time at which the lease of the entry expires; null if the entry is not in flight, and if NoETL's own server has
     /// claimed it.
-    async fn lease_expires_at(&self) -> Option<DateTime<Utc>> {
-        self.lease_end()
+    async fn lease_expires_at(&self) -> Option<Time> {
+        self.lease_end().map(Time)
     }
 
     /// Whether `status` is `DEAD`.
@@ -257,13 +250,13 @@ impl OutboxEntry {
     }
 
     /// Time at which the entry was written.
-    async fn created_at(&self) -> DateTime<Utc> {
-        self.0.row.created_at
+    async fn created_at(&self) -> Time {
+        Time(self.0.row.created_at)
     }
 
     /// Time of delivery; null until the entry is delivered.
-    async fn published_at(&self) -> Option<DateTime<Utc>> {
-        self.0.row.published_at
+    async fn published_at(&self) -> Option<Time> {
+        self.0.row.published_at.map(Time)
     }
 }
 
@@ -296,8 +289,8 @@ impl OutboxClaim {
     }
 
     /// Time at which the lease expires. After it, another caller can claim the entry.
-    async fn lease_expires_at(&self) -> DateTime<Utc> {
-        self.0.row.lease_until
+    async fn lease_expires_at(&self) -> Time {
+        Time(self.0.row.lease_until)
     }
 
     /// Id of the event that was written together with the entry.

@@ -1,11 +1,10 @@
 //! Status of the event stream.
 
 use async_graphql::{Object, SimpleObject};
-use chrono::{DateTime, Utc};
 
 use super::feed_status::{self, FeedStatus};
 use crate::context::Services;
-use crate::scalars::BigInt;
+use crate::scalars::{BigInt, Time};
 use noetl_domain::shard::ShardIndex;
 use noetl_feed::read::hub::Hub;
 use noetl_runtime::causes::WithCauses;
@@ -60,8 +59,8 @@ impl EventStreamShard {
     }
 
     /// Time at which the leader's lease expires if it is not renewed.
-    async fn lease_expires_at(&self) -> Option<DateTime<Utc>> {
-        self.read(|status| status.lease_until)
+    async fn lease_expires_at(&self) -> Option<Time> {
+        self.read(|status| status.lease_until).map(Time)
     }
 
     /// Last position of the stream after the last completed batch.

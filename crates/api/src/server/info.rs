@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use async_graphql::{Enum, SimpleObject};
-use chrono::{DateTime, Utc};
 
 use crate::context::{Replica, Services};
-use crate::scalars::BigInt;
+use crate::scalars::{BigInt, Time};
 use crate::server::settings::ServerSetting;
 use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE};
 use noetl_runtime::clock;
@@ -20,7 +19,7 @@ pub struct ServerInfo {
     /// Version of the software.
     pub version: String,
     /// Time at which the replica started.
-    pub started_at: DateTime<Utc>,
+    pub started_at: Time,
     /// Time since the start of the replica, in seconds.
     pub uptime_seconds: f64,
     /// Name of the replica, unique in the deployment.
@@ -120,7 +119,7 @@ pub(super) fn server(services: &Services) -> ServerInfo {
     ];
     ServerInfo {
         version: replica.version.to_owned(),
-        started_at: replica.started_at,
+        started_at: Time(replica.started_at),
         uptime_seconds: up.as_seconds_f64(),
         replica: replica.name.clone(),
         machine_id: services.ids.machine_id(),

@@ -1,9 +1,9 @@
 //! Replicas of the deployment.
 
 use async_graphql::SimpleObject;
-use chrono::{DateTime, Utc};
 
 use crate::context::Services;
+use crate::scalars::Time;
 use noetl_storage::machines::Lease;
 use noetl_use_cases::error::ServiceError;
 
@@ -18,16 +18,16 @@ pub struct DeploymentReplica {
     /// Version of its software.
     pub version: Option<String>,
     /// Time at which it started.
-    pub started_at: Option<DateTime<Utc>>,
+    pub started_at: Option<Time>,
     /// Time at which its lease expires if it is not renewed. A replica that was killed is listed until then.
-    pub lease_expires_at: DateTime<Utc>,
+    pub lease_expires_at: Time,
 }
 
 impl From<Lease> for DeploymentReplica {
     fn from(Lease { machine_id, expires_at, description }: Lease) -> Self {
-        let (started_at, named) = (description.as_ref().map(|of| of.started_at), description);
+        let (started_at, named) = (description.as_ref().map(|of| Time(of.started_at)), description);
         let (replica, version) = named.map(|of| (of.replica, of.version)).unzip();
-        Self { machine_id, replica, version, started_at, lease_expires_at: expires_at }
+        Self { machine_id, replica, version, started_at, lease_expires_at: Time(expires_at) }
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use async_graphql::{Result, SimpleObject};
 use async_stream::stream;
-use chrono::{DateTime, Utc};
 use futures::Stream;
 use moka::future::Cache;
 use tokio::time::{MissedTickBehavior, interval};
@@ -15,6 +14,7 @@ use super::shards::{Shard, shards};
 use crate::context::Services;
 use crate::errors::field_error;
 use crate::outbox::stats::OutboxStats;
+use crate::scalars::Time;
 use noetl_domain::tenant::Scope;
 use noetl_runtime::causes::WithCauses;
 use noetl_runtime::clock;
@@ -24,7 +24,7 @@ use noetl_use_cases::error::Rejection;
 #[derive(Debug, Clone, SimpleObject)]
 pub struct SystemStatus {
     /// Time at which the status was read.
-    pub at: DateTime<Utc>,
+    pub at: Time,
     /// Always null: the status has no position in the event feed.
     pub cursor: Option<String>,
     /// Health of every shard.
@@ -60,7 +60,7 @@ impl StatusCache {
             let outbox = outbox
                 .inspect_err(|error| tracing::warn!(error = %WithCauses(error), "the outbox can't be counted"))
                 .ok();
-            SystemStatus { at: clock::now(), cursor: None, shards: shards(services), event_stream, outbox }
+            SystemStatus { at: Time(clock::now()), cursor: None, shards: shards(services), event_stream, outbox }
         };
         self.0.get_with(scope.clone(), read).await
     }

@@ -1,22 +1,16 @@
 //! The caller of an operation.
 
 use async_graphql::{Enum, SimpleObject};
-use chrono::{DateTime, Utc};
 
+use crate::scalars::Time;
 use noetl_auth::principal::{self, Principal};
 
 /// Caller of an operation.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct Viewer {
-    /// Subject of the caller; null if the server does not identify callers.
-    pub name: Option<String>,
-    /// Whether the caller is authenticated.
-    pub authenticated: bool,
-    /// Summary of the capabilities.
-    pub permissions: Vec<Permission>,
-    /// Name of the caller. The events that the caller causes contain it as `meta.actor`. If the server does not
-    /// identify callers, the name is `local` and events contain no actor.
-    pub subject: String,
+    /// Name of the caller. The events that the caller causes contain it as `meta.actor`. Null if the server does not
+    /// identify callers; then events contain no actor.
+    pub subject: Option<String>,
     /// Roles in the caller's token.
     pub roles: Vec<Role>,
     /// Capabilities of the caller: those of all its roles.
@@ -25,7 +19,7 @@ pub struct Viewer {
     /// tenants.
     pub tenant: Option<String>,
     /// Expiry time of the caller's token; null if it does not expire. Live connections are closed at this time.
-    pub expires_at: Option<DateTime<Utc>>,
+    pub expires_at: Option<Time>,
 }
 
 /// Predefined set of capabilities.
@@ -78,31 +72,13 @@ pub enum Capability {
     AnyDocument,
 }
 
-/// Summary of a caller's capabilities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
-pub enum Permission {
-    /// Queries and live subscriptions.
-    Read,
-    /// Mutations.
-    Write,
-}
-
 /// Returns the description of a caller.
 pub(super) fn viewer(caller: &Principal) -> Viewer {
-    let reads = [principal::Capability::Read, principal::Capability::Live];
-    let writes = |one: principal::Capability| !reads.contains(&one) && !one.is_about_requests();
-    let permissions = [
-        caller.has_any(&reads).then_some(Permission::Read),
-        caller.capabilities.iter().any(writes).then_some(Permission::Write),
-    ];
     Viewer {
-        name: caller.authenticated.then(|| caller.subject.to_string()),
-        authenticated: caller.authenticated,
-        permissions: permissions.into_iter().flatten().collect(),
-        subject: caller.subject.to_string(),
+        subject: caller.authenticated.then(|| caller.subject.to_string()),
         roles: caller.roles.iter().copied().map(Into::into).collect(),
         capabilities: caller.capabilities.iter().map(Into::into).collect(),
         tenant: caller.tenant.as_deref().map(str::to_owned),
-        expires_at: caller.expires_at,
+        expires_at: caller.expires_at.map(Time),
     }
 }

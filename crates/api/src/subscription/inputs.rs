@@ -3,7 +3,7 @@
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, OneofObject};
 
 use super::lifecycle::{SubscriptionAction, SubscriptionStatus};
-use crate::filters::{check_list, check_owner, check_prefix};
+use crate::filters::{check_owner, check_prefix};
 use crate::guards::WrittenInput;
 use crate::scalars::{parse_event_id, parse_id, parse_ids};
 use crate::selector::{Selected, selector};
@@ -28,8 +28,6 @@ pub struct SubscriptionFilter {
     statuses: Option<Vec<SubscriptionStatus>>,
     /// Only subscriptions whose path begins with this text.
     path_prefix: Option<String>,
-    /// Only subscriptions with one of these ids (at most 1000).
-    ids: Option<Vec<ID>>,
     /// Only subscriptions of this tenant.
     tenant_id: Option<String>,
     /// Only subscriptions of this organization.
@@ -37,17 +35,12 @@ pub struct SubscriptionFilter {
 }
 
 impl SubscriptionFilter {
-    /// Converts the input to the storage layer's filter and parses its ids. `field` is the path of the filter in the
-    /// arguments.
+    /// Converts the input to the storage layer's filter. `field` is the path of the filter in the arguments.
     pub fn parse(self, field: &str) -> Result<subscriptions::SubscriptionFilter, Rejection> {
-        let ids_field = format!("{field}.ids");
         Ok(subscriptions::SubscriptionFilter {
             states: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
             path_prefix: check_prefix(&format!("{field}.pathPrefix"), self.path_prefix)?,
-            ids: self
-                .ids
-                .map(|ids| check_list(&ids_field, &ids).and_then(|()| parse_ids(&ids_field, &ids)))
-                .transpose()?,
+            ids: None,
             tenant_id: check_owner(&format!("{field}.tenantId"), self.tenant_id)?,
             organization_id: check_owner(&format!("{field}.organizationId"), self.organization_id)?,
         })
@@ -75,16 +68,20 @@ impl RegisterSubscriptionInput {
     }
 }
 
-/// Transition of one source subscription, as the inputs of the five transitions contain it.
-#[derive(Debug)]
-pub struct TransitionFields {
+/// Source subscription whose status is changed.
+#[derive(Debug, InputObject)]
+pub struct SubscriptionTransitionInput {
     /// Id of the subscription.
-    pub id: ID,
+    pub subscription_id: ID,
+    /// `lastEventId` that the caller has read. If a later lifecycle event exists, the transition is refused with
+    /// `STALE_VERSION`. If the field is left out, the version is not checked; null, and a variable without a value, is
+    /// refused.
     expected_last_event_id: MaybeUndefined<ID>,
+    /// Reason, written to the log (at most 4096 bytes).
     reason: Option<String>,
 }
 
-impl TransitionFields {
+impl SubscriptionTransitionInput {
     /// Converts the input to the transition that the caller requests, and parses its ids.
     pub fn parse(
         self,
@@ -94,7 +91,7 @@ impl TransitionFields {
         written: &WrittenInput<'_>,
     ) -> Result<Transition, Rejection> {
         const EXPECTED: &str = "expectedLastEventId";
-        let id = parse_id("id", &self.id)?;
+        let id = parse_id("subscriptionId", &self.subscription_id)?;
         let expected = written.guard(EXPECTED, self.expected_last_event_id)?;
         Ok(Transition {
             id,
@@ -105,52 +102,6 @@ impl TransitionFields {
             only_own,
         })
     }
-}
-
-/// Defines the input of a transition. Each transition has its own, so that it can get fields of its own.
-macro_rules! transition_input {
-    ($(#[$attribute:meta])* $name:ident) => {
-        $(#[$attribute])*
-        #[derive(Debug, InputObject)]
-        pub struct $name {
-            /// Id of the subscription.
-            id: ID,
-            /// `lastEventId` that the caller has read. If a later lifecycle event exists, the transition is refused with
-            /// `STALE_VERSION`. If the field is left out, the version is not checked; null, and a variable without a
-            /// value, is refused.
-            expected_last_event_id: MaybeUndefined<ID>,
-            /// Reason, written to the log (at most 4096 bytes).
-            reason: Option<String>,
-        }
-
-        impl From<$name> for TransitionFields {
-            fn from(input: $name) -> Self {
-                let $name { id, expected_last_event_id, reason } = input;
-                Self { id, expected_last_event_id, reason }
-            }
-        }
-    };
-}
-
-transition_input! {
-    /// Source subscription to activate.
-    ActivateSubscriptionInput
-}
-transition_input! {
-    /// Source subscription to pause.
-    PauseSubscriptionInput
-}
-transition_input! {
-    /// Source subscription to resume.
-    ResumeSubscriptionInput
-}
-transition_input! {
-    /// Source subscription to drain.
-    DrainSubscriptionInput
-}
-transition_input! {
-    /// Source subscription to deactivate.
-    DeactivateSubscriptionInput
 }
 
 selector! {
@@ -175,7 +126,7 @@ pub struct TransitionSubscriptionsInput {
     /// Action to carry out.
     pub action: SubscriptionAction,
     /// Subscriptions to change, at most 1000. Those that are deactivated, or in a state that this server does not know, are
-    /// selected only by their ids, or by a filter with `ids` or `statuses`.
+    /// selected only by their ids, or by a filter with `statuses`.
     pub select: SubscriptionSelector,
     /// Reason, written to the logs (at most 4096 bytes).
     pub reason: Option<String>,

@@ -1,6 +1,6 @@
 //! Live updates of source subscriptions.
 
-use async_graphql::{Context, Result, Subscription};
+use async_graphql::{Context, ID, Result, Subscription};
 use futures::{Stream, TryStreamExt};
 
 use super::inputs::SubscriptionFilter;
@@ -11,6 +11,7 @@ use crate::audience::Audience;
 use crate::context::Services;
 use crate::deadline::{WithDeadline, deadline};
 use crate::errors::field_error;
+use crate::filters::checked_ids;
 use crate::live::hub;
 use crate::shared_item::SharedTexts;
 use crate::updates::list::{self, ListWatch};
@@ -29,11 +30,15 @@ impl SourceSubscriptionSubscription {
     async fn subscription_updates(
         &self,
         ctx: &Context<'_>,
+        #[graphql(desc = "Only the subscriptions with these ids (at most 1000; default: all).")]
+        subscription_ids: Option<Vec<ID>>,
         #[graphql(desc = "Only subscriptions that match this filter (default: all).")] filter: Option<
             SubscriptionFilter,
         >,
     ) -> Result<impl Stream<Item = Result<WithDeadline<SubscriptionUpdate>>> + use<>> {
-        let filter = filter.unwrap_or_default().parse("filter").map_err(field_error)?;
+        let mut filter = filter.unwrap_or_default().parse("filter").map_err(field_error)?;
+        filter.ids =
+            subscription_ids.map(|ids| checked_ids("subscriptionIds", &ids)).transpose().map_err(field_error)?;
         let deadline = deadline(ctx)?;
         let updates = list::updates::<FollowedSubscriptions>(ListWatch {
             hub: hub(ctx)?,

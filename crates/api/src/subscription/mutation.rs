@@ -2,18 +2,14 @@
 
 use async_graphql::{Context, Object, Result};
 
-use super::inputs::{
-    ActivateSubscriptionInput, DeactivateSubscriptionInput, DrainSubscriptionInput, PauseSubscriptionInput,
-    RegisterSubscriptionInput, ResumeSubscriptionInput, TransitionFields, TransitionSubscriptionsInput,
-};
+use super::inputs::{RegisterSubscriptionInput, SubscriptionTransitionInput, TransitionSubscriptionsInput};
 use super::lifecycle::SubscriptionAction;
 use super::payloads::{
-    ActivateSubscriptionPayload, Changed, DeactivateSubscriptionPayload, DrainSubscriptionPayload,
-    PauseSubscriptionPayload, RegisterSubscriptionPayload, ResumeSubscriptionPayload, Target,
-    TransitionSubscriptionsPayload, TransitionSubscriptionsResult,
+    Changed, RegisterSubscriptionPayload, SubscriptionTransitionPayload, Target, TransitionSubscriptionsPayload,
+    TransitionSubscriptionsResult,
 };
 use crate::access::{CHANGE_SUBSCRIPTION, LIFECYCLE, caller, changes_only_own};
-use crate::audit::{AuditedPayload, audited};
+use crate::audit::audited;
 use crate::context::Services;
 use crate::errors::result_or_user_error;
 use crate::guards::WrittenInput;
@@ -45,9 +41,9 @@ impl SourceSubscriptionMutation {
     async fn activate_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Subscription to activate.")] input: ActivateSubscriptionInput,
-    ) -> Result<Option<ActivateSubscriptionPayload>> {
-        transition(ctx, input.into(), SubscriptionAction::Activate).await
+        #[graphql(desc = "Subscription to activate.")] input: SubscriptionTransitionInput,
+    ) -> Result<Option<SubscriptionTransitionPayload>> {
+        transition(ctx, input, SubscriptionAction::Activate).await
     }
 
     /// Pauses a source subscription: it receives no messages until it is resumed or activated.
@@ -55,9 +51,9 @@ impl SourceSubscriptionMutation {
     async fn pause_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Subscription to pause.")] input: PauseSubscriptionInput,
-    ) -> Result<Option<PauseSubscriptionPayload>> {
-        transition(ctx, input.into(), SubscriptionAction::Pause).await
+        #[graphql(desc = "Subscription to pause.")] input: SubscriptionTransitionInput,
+    ) -> Result<Option<SubscriptionTransitionPayload>> {
+        transition(ctx, input, SubscriptionAction::Pause).await
     }
 
     /// Resumes a paused source subscription: it receives messages again.
@@ -65,9 +61,9 @@ impl SourceSubscriptionMutation {
     async fn resume_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Subscription to resume.")] input: ResumeSubscriptionInput,
-    ) -> Result<Option<ResumeSubscriptionPayload>> {
-        transition(ctx, input.into(), SubscriptionAction::Resume).await
+        #[graphql(desc = "Subscription to resume.")] input: SubscriptionTransitionInput,
+    ) -> Result<Option<SubscriptionTransitionPayload>> {
+        transition(ctx, input, SubscriptionAction::Resume).await
     }
 
     /// Drains a source subscription: it processes the received messages and receives no more.
@@ -75,9 +71,9 @@ impl SourceSubscriptionMutation {
     async fn drain_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Subscription to drain.")] input: DrainSubscriptionInput,
-    ) -> Result<Option<DrainSubscriptionPayload>> {
-        transition(ctx, input.into(), SubscriptionAction::Drain).await
+        #[graphql(desc = "Subscription to drain.")] input: SubscriptionTransitionInput,
+    ) -> Result<Option<SubscriptionTransitionPayload>> {
+        transition(ctx, input, SubscriptionAction::Drain).await
     }
 
     /// Deactivates a source subscription: it ends, and its path is free for another registration.
@@ -85,9 +81,9 @@ impl SourceSubscriptionMutation {
     async fn deactivate_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Subscription to deactivate.")] input: DeactivateSubscriptionInput,
-    ) -> Result<Option<DeactivateSubscriptionPayload>> {
-        transition(ctx, input.into(), SubscriptionAction::Deactivate).await
+        #[graphql(desc = "Subscription to deactivate.")] input: SubscriptionTransitionInput,
+    ) -> Result<Option<SubscriptionTransitionPayload>> {
+        transition(ctx, input, SubscriptionAction::Deactivate).await
     }
 
     /// Carries out a transition of several source subscriptions. Each transition succeeds or fails independently.
@@ -101,18 +97,18 @@ impl SourceSubscriptionMutation {
     }
 }
 
-async fn transition<P: From<Changed> + AuditedPayload + Send + 'static>(
+async fn transition(
     ctx: &Context<'_>,
-    input: TransitionFields,
+    input: SubscriptionTransitionInput,
     action: SubscriptionAction,
-) -> Result<Option<P>> {
-    let changed = audited(ctx, [input.id.0.clone()], async {
-        let target = Target::Id(input.id.clone());
+) -> Result<Option<SubscriptionTransitionPayload>> {
+    let changed = audited(ctx, [input.subscription_id.0.clone()], async {
+        let target = Target::Id(input.subscription_id.clone());
         let changed = match input.parse(action, caller(ctx)?, changes_only_own(ctx)?, &WrittenInput::new(ctx)) {
             Ok(transition) => ctx.data::<Services>()?.subscriptions.transition(&transition).await,
             Err(rejection) => Err(rejection.into()),
         };
-        Ok(P::from(Changed::new(target, changed)?))
+        Ok(Changed::new(target, changed)?.into())
     });
     changed.await.map(Some)
 }

@@ -74,7 +74,7 @@ impl Target {
     /// Reads the subscription. A malformed id or path names none.
     async fn read(&self, ctx: &Context<'_>) -> async_graphql::Result<Option<SourceSubscription>> {
         match self {
-            Self::Id(id) => match parse_id("id", id) {
+            Self::Id(id) => match parse_id("subscriptionId", id) {
                 Ok(id) => SourceSubscription::load(ctx, id).await,
                 Err(_) => Ok(None),
             },
@@ -87,8 +87,7 @@ impl Target {
     }
 }
 
-/// Defines the payload of a mutation of one source subscription. Each mutation has its own, so that it can get fields of
-/// its own.
+/// Defines the payload of mutations of one source subscription.
 macro_rules! payload {
     ($(#[$attribute:meta])* $name:ident) => {
         $(#[$attribute])*
@@ -124,24 +123,8 @@ payload! {
     RegisterSubscriptionPayload
 }
 payload! {
-    /// Result of activating a source subscription.
-    ActivateSubscriptionPayload
-}
-payload! {
-    /// Result of pausing a source subscription.
-    PauseSubscriptionPayload
-}
-payload! {
-    /// Result of resuming a source subscription.
-    ResumeSubscriptionPayload
-}
-payload! {
-    /// Result of draining a source subscription.
-    DrainSubscriptionPayload
-}
-payload! {
-    /// Result of deactivating a source subscription.
-    DeactivateSubscriptionPayload
+    /// Result of changing the status of a source subscription.
+    SubscriptionTransitionPayload
 }
 
 /// Result of a bulk transition.
@@ -162,7 +145,7 @@ pub(super) struct TransitionSubscriptionsResult {
     /// Index of the id in `select.ids`, counted from 0; null if the subscription was not selected by id.
     index: Option<i32>,
     /// Id of the subscription.
-    id: ID,
+    subscription_id: ID,
     /// Subscription after the transition. In a dry run, or if the transition was refused: the subscription as selected.
     /// Null if it was not found.
     subscription: Option<SourceSubscription>,
@@ -175,14 +158,18 @@ pub(super) struct TransitionSubscriptionsResult {
 impl TransitionSubscriptionsResult {
     /// Creates the result. A fault becomes a user error, so that it does not hide the results of the others.
     pub(super) fn new(item: BulkItem) -> Self {
-        let (index, id) = (item.index.map(to_graphql_int), show_id(item.id));
+        let (index, subscription_id) = (item.index.map(to_graphql_int), show_id(item.id));
         match item.outcome {
-            Ok(changed) => {
-                Self { index, id, subscription: Some(changed.into()), applied: true, user_errors: Vec::new() }
-            }
+            Ok(changed) => Self {
+                index,
+                subscription_id,
+                subscription: Some(changed.into()),
+                applied: true,
+                user_errors: Vec::new(),
+            },
             Err(error) => {
                 let subscription = item.matched.map(SourceSubscription::from);
-                Self { index, id, subscription, applied: false, user_errors: vec![item_error(error)] }
+                Self { index, subscription_id, subscription, applied: false, user_errors: vec![item_error(error)] }
             }
         }
     }
@@ -198,6 +185,6 @@ impl AuditedPayload for TransitionSubscriptionsPayload {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.results.iter().map(|result| result.id.to_string()).collect()
+        self.results.iter().map(|result| result.subscription_id.to_string()).collect()
     }
 }

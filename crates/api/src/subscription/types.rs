@@ -5,7 +5,6 @@
 //! `execution::of_subscription`, as the complex part of [`SourceSubscription`].
 
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
-use chrono::{DateTime, Utc};
 
 use super::lifecycle::{SubscriptionAction, SubscriptionStatus};
 use super::loaders::SubscriptionRowKey;
@@ -20,7 +19,7 @@ use crate::event::log::log;
 use crate::event::types::EventConnection;
 use crate::loaders::BatchLoader;
 use crate::plain::{Plain, PlainValue, Reader};
-use crate::scalars::show_id;
+use crate::scalars::{Time, show_id};
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::Total;
@@ -141,13 +140,13 @@ impl OwnFields {
     }
 
     /// Time of registration.
-    async fn registered_at(&self) -> DateTime<Utc> {
-        self.0.registered_at
+    async fn registered_at(&self) -> Time {
+        Time(self.0.registered_at)
     }
 
     /// Time of the latest lifecycle event.
-    async fn updated_at(&self) -> DateTime<Utc> {
-        self.0.updated_at
+    async fn updated_at(&self) -> Time {
+        Time(self.0.updated_at)
     }
 
     /// Tenant of the subscription.

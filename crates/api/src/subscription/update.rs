@@ -1,11 +1,10 @@
 //! Item of the live subscription for source subscriptions.
 
 use async_graphql::{ID, SimpleObject};
-use chrono::{DateTime, Utc};
 
 use super::types::SourceSubscription;
 use crate::audience::Audience;
-use crate::scalars::show_id;
+use crate::scalars::{Time, show_id};
 use crate::shared_item::{ItemKey, SharedItem, SharedTexts};
 use crate::updates::{Update, UpdateKind};
 use noetl_runtime::clock;
@@ -16,12 +15,12 @@ use noetl_storage::subscriptions::SubscriptionRow;
 pub struct SubscriptionUpdate {
     /// Kind of the update. It is never `ENDED`, because a deactivated subscription can be activated again.
     pub kind: UpdateKind,
-    /// Id of the subscription; null for a `GAP`.
-    pub id: Option<ID>,
-    /// The subscription; null for a `GAP`, and for a `LEFT_FILTER` if it was deleted.
+    /// Id of the subscription; null for `GAP` and `CAUGHT_UP`.
+    pub subscription_id: Option<ID>,
+    /// The subscription; null for `GAP` and `CAUGHT_UP`, and for a `LEFT_FILTER` if it was deleted.
     pub subscription: Option<SharedItem<SourceSubscription>>,
     /// Time of the item.
-    pub at: DateTime<Utc>,
+    pub at: Time,
     /// Position in the event feed: this item and those before it include every event up to it.
     pub cursor: Option<String>,
     /// Shard of a `GAP`; null for other kinds.
@@ -40,9 +39,9 @@ impl SubscriptionUpdate {
         };
         Self {
             kind: update.kind,
-            id: update.id.map(show_id),
+            subscription_id: update.id.map(show_id),
             subscription: update.row.map(show),
-            at: clock::now(),
+            at: Time(clock::now()),
             cursor: update.cursor.map(|cursor| cursor.to_text()),
             shard: update.shard,
         }

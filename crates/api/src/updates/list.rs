@@ -120,7 +120,7 @@ pub struct ListWatch<L: Followed> {
     pub deadline: Duration,
 }
 
-/// Returns the objects that match now, and then the updates of the list.
+/// Returns the objects that match now, that the list is complete, and then its updates.
 pub fn updates<L: Followed>(watch: ListWatch<L>) -> impl Stream<Item = Result<Update<L::Row>>> + Send {
     try_stream! {
         let feed = reader::read(watch.hub.clone(), L::start(), L::interest(), Shards::All).boxed();
@@ -227,7 +227,9 @@ impl<L: Followed> Follower<L> {
         if listing.page.has_next {
             self.pass = Some(pass);
         } else {
+            let complete = !pass.shards.is_empty();
             updates.extend(self.end(pass).await?);
+            updates.extend(complete.then(Update::caught_up));
         }
         Ok(Some(updates))
     }

@@ -29,6 +29,9 @@ pub enum UpdateKind {
     /// Changes of the objects on one shard may be missing: the shard can't be reached, or its event feed has a gap. The
     /// current states follow as `CURRENT` when they can be read again, and objects that left the list as `LEFT_FILTER`.
     Gap,
+    /// The list is complete, apart from shards with a `GAP`. It comes after the `CURRENT` items of the start, and after
+    /// those that follow a `GAP`. Later items are changes. A live subscription for one object has none.
+    CaughtUp,
 }
 
 /// An update before it is shown.
@@ -36,7 +39,7 @@ pub enum UpdateKind {
 pub struct Update<R> {
     /// Kind of the update.
     pub kind: UpdateKind,
-    /// Id of the object; `None` for a gap.
+    /// Id of the object; `None` for items without an object.
     pub id: Option<Id>,
     /// The object.
     pub row: Option<R>,
@@ -53,6 +56,12 @@ impl<R> Update<R> {
     #[must_use]
     pub const fn of(kind: UpdateKind, id: Id, row: Option<R>) -> Self {
         Self { kind, id: Some(id), row, read: None, cursor: None, shard: None }
+    }
+
+    /// Returns the update of a list that is complete.
+    #[must_use]
+    pub const fn caught_up() -> Self {
+        Self { kind: UpdateKind::CaughtUp, id: None, row: None, read: None, cursor: None, shard: None }
     }
 
     /// Returns the update for a shard whose changes may be missing.

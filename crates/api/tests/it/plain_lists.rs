@@ -160,7 +160,14 @@ impl Lists {
     #[graphql(name = "listOfStep")]
     async fn steps(&self) -> Items<Vec<Step>> {
         let mut state = WorkflowState::default();
-        for (step, event_type) in [("one", "step.enter"), ("two", "step.enter"), ("two", "call.error")] {
+        for (step, event_type) in [
+            ("one", "step.enter"),
+            ("two", "step.enter"),
+            ("two", "call.error"),
+            ("three", "step.enter"),
+            ("three", "command.started"),
+            ("three", "step.exit"),
+        ] {
             let (node_name, error) = (Some(step.to_owned()), Some(odd()));
             let bare = event::Event::bare(Id::new(1), Id::new(2), Id::new(3), event_type, at(1));
             state.fold(&event::Event { node_name, error, ..bare });
@@ -325,7 +332,7 @@ fn a_list_with_a_value_that_has_to_be_read_is_resolved() {
         compare(&query, ask(&query, &[Role::Viewer]))
     };
     assert!(both("openExecutions", "id path startedAt"));
-    for field in ["status", "statusText", "endedAt"] {
+    for field in ["status", "statusText", "endedAt", "durationSeconds"] {
         assert!(!both("openExecutions", field), "{field}");
     }
     assert!(both("noExecutions", "id status events { nodes { id } }"));

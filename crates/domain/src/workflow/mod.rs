@@ -24,7 +24,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use fact::known_types;
+pub use fact::{is_known_type, known_types};
 pub use register::Register;
 pub use results::LoopResults;
 pub use shape::shape;

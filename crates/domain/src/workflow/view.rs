@@ -83,6 +83,12 @@ impl StepState {
         [Progress::Entered, Progress::EnteredByWorker, Progress::Skipped].iter().find_map(|progress| self.at(*progress))
     }
 
+    /// Returns the time at which a worker started the last command of the current run; `None`: no command was started.
+    #[must_use]
+    pub fn started_at(&self) -> Option<DateTime<Utc>> {
+        self.at(Progress::Started)
+    }
+
     /// Returns the time at which the step completed, failed or was skipped; `None`: it has not ended.
     #[must_use]
     pub fn ended_at(&self) -> Option<DateTime<Utc>> {

@@ -33,13 +33,14 @@ const INTROSPECTION_LIST_SIZE: u64 = 10;
 /// Items that cost as much to count as one value costs to return.
 const COUNTED_OF_VALUE: u64 = 100;
 
-/// Refuses a document beyond the limits on depth, nesting, fields, aliases, cost and bytes of arguments.
+/// Refuses a document beyond the limits on depth, nesting, fields, aliases, cost and bytes of arguments. Returns the cost of
+/// its operations.
 pub(super) fn check(
     document: &Document,
     positions: &Positions<'_>,
     variables: &Variables,
     limits: &Limits,
-) -> Result<(), OperationError> {
+) -> Result<u64, OperationError> {
     let definitions = document.definitions.iter();
     let known = definitions.clone().filter_map(|definition| definition.as_fragment_definition());
     let known: HashMap<_, _> = known.map(|fragment| (&fragment.name, fragment)).collect();
@@ -57,7 +58,7 @@ pub(super) fn check(
     for fragment in definitions.filter_map(|definition| definition.as_fragment_definition()) {
         estimator.fragment(&fragment.name, 0, false)?;
     }
-    Ok(())
+    Ok(total.cost.total())
 }
 
 /// Cost or bytes of a selection set.
@@ -401,7 +402,8 @@ mod tests {
     fn nesting_is_limited_in_used_and_unused_fragments() {
         let limits = Limits { nesting: 10, ..Limits::default() };
         let check = |document: &str| {
-            check(&parse(document), &Positions::new(document), &Variables::default(), &limits).map_err(|refused| {
+            let cost = check(&parse(document), &Positions::new(document), &Variables::default(), &limits);
+            cost.map(drop).map_err(|refused| {
                 let OperationError::LimitExceeded { limit, .. } = refused else { panic!("{refused}") };
                 limit
             })

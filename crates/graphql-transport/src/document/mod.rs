@@ -80,6 +80,8 @@ pub(super) struct Checked {
     pub(super) introspects: bool,
     /// Arguments and input fields whose variable has no value.
     pub(super) absent: AbsentValues,
+    /// Cost of the document's operations.
+    pub(super) cost: u64,
 }
 
 /// Checks a document against the schema and the limits, and merges the selected operation.
@@ -90,7 +92,7 @@ pub(super) fn check(
     limits: &Limits,
 ) -> Result<Checked, OperationError> {
     let positions = Positions::new(selected.query);
-    let (prepared, given) = prepare(selected, given, types, &positions, limits)?;
+    let (prepared, given, cost) = prepare(selected, given, types, &positions, limits)?;
     let document = &prepared.document;
     let operation = select(document, selected.operation)?;
     let variables = variables::coerce(types.schema(), &operation.variables, given, &positions)?;
@@ -123,33 +125,33 @@ pub(super) fn check(
         selection_set: Positioned::new(set, position),
     };
     let document = document_of(operation, Positioned::new(definition, position));
-    Ok(Checked { kind, document, variables, shape, introspects, absent })
+    Ok(Checked { kind, document, variables, shape, introspects, absent, cost })
 }
 
 /// Parses and validates a document, unless that was done for an earlier request, and checks its cost. Also returns the
-/// values of the variables, because the cost depends on them.
+/// values of the variables, because the cost depends on them, and the cost.
 fn prepare(
     selected: Selected<'_>,
     given: &GivenVariables,
     types: &TypeSystem,
     positions: &Positions<'_>,
     limits: &Limits,
-) -> Result<(Arc<Prepared>, Variables), OperationError> {
+) -> Result<(Arc<Prepared>, Variables, u64), OperationError> {
     let text = selected.query;
     if let Some(prepared) = types.recent().get(text, limits) {
         let given = given::read(given, &prepared.syntax, selected, types, limits)?;
-        cost::check(&prepared.syntax, positions, &given, limits)?;
-        return Ok((prepared, given));
+        let cost = cost::check(&prepared.syntax, positions, &given, limits)?;
+        return Ok((prepared, given, cost));
     }
     lexer::check(text, limits)?;
     let syntax = parse(text, positions, limits)?;
     bounds::check(&syntax, positions, limits)?;
     let given = given::read(given, &syntax, selected, types, limits)?;
-    cost::check(&syntax, positions, &given, limits)?;
+    let cost = cost::check(&syntax, positions, &given, limits)?;
     let document = validate(&syntax, types, positions, limits)?;
     let prepared = Arc::new(Prepared::new(syntax, document, limits));
     types.recent().insert(text, &prepared);
-    Ok((prepared, given))
+    Ok((prepared, given, cost))
 }
 
 /// Returns whether a root field of a merged operation reads the schema.

@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use apollo_compiler::Schema;
-use apollo_compiler::ast::Type;
+use apollo_compiler::ast::{DirectiveList, FieldDefinition, Type};
 use apollo_compiler::schema::{ExtendedType, Name, NamedType};
 use apollo_compiler::validation::Valid;
+use apollo_compiler::{Schema, name, ty};
 use async_graphql::{Name as Key, Value};
 
 use super::prepared::RecentDocuments;
@@ -47,8 +47,10 @@ impl TypeSystem {
     ///
     /// Returns an error if the SDL is not a valid schema.
     pub fn from_sdl(sdl: &str) -> Result<Self, InvalidSchema> {
-        let schema = Schema::parse_and_validate(sdl, "schema.graphql");
-        let schema = schema.map_err(|invalid| InvalidSchema(invalid.errors.to_string()))?;
+        let mut schema =
+            Schema::parse(sdl, "schema.graphql").map_err(|invalid| InvalidSchema(invalid.errors.to_string()))?;
+        add_is_one_of(&mut schema);
+        let schema = schema.validate().map_err(|invalid| InvalidSchema(invalid.errors.to_string()))?;
         let mut possible: HashMap<NamedType, Vec<NamedType>> = HashMap::new();
         let mut input_fields = HashSet::new();
         for (name, definition) in &schema.types {
@@ -130,4 +132,19 @@ pub(super) fn levels(mut given: &Type) -> Vec<bool> {
         levels.push(!given.is_non_null());
     }
     levels
+}
+
+/// Adds `__Type.isOneOf`. apollo-compiler has the introspection types of GraphQL's edition of 2021; the executor has this
+/// field of the next one too.
+fn add_is_one_of(schema: &mut Schema) {
+    let field = FieldDefinition {
+        description: None,
+        name: name!("isOneOf"),
+        arguments: Vec::new(),
+        ty: ty!(Boolean),
+        directives: DirectiveList::default(),
+    };
+    if let Some(ExtendedType::Object(introspected)) = schema.types.get_mut("__Type") {
+        introspected.make_mut().fields.insert(field.name.clone(), field.into());
+    }
 }

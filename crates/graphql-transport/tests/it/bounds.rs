@@ -160,11 +160,33 @@ async fn the_cost_of_an_operation_uses_page_sizes_from_variables() {
 }
 
 #[tokio::test]
+async fn a_response_has_the_cost_of_its_operation_on_request() {
+    let server = Server::start().await;
+    let query = "query ($n: Int) { pages(first: $n) { nodes { name } } }";
+    let ask = async |n: i32, extensions: Value| {
+        let body = json!({ "query": query, "variables": { "n": n }, "extensions": extensions });
+        answer(server.request(&body)).await.1
+    };
+    let allowed = Limits::default().cost;
+    let cost = |actual: u64| json!({ "cost": { "actual": actual, "allowed": allowed } });
+    let [ten, twenty] = [ask(10, json!({ "cost": true })).await, ask(20, json!({ "cost": true })).await];
+    let actual = ten["extensions"]["cost"]["actual"].as_u64().unwrap();
+    assert!(actual > 10, "{ten}");
+    assert_eq!(ten["extensions"], cost(actual));
+    assert!(twenty["extensions"]["cost"]["actual"].as_u64().unwrap() > actual, "{twenty}");
+    for extensions in [json!({}), json!({ "cost": false }), json!({ "cost": "true" }), json!({ "cost": [1] })] {
+        assert_eq!(ask(10, extensions).await.get("extensions"), None);
+    }
+}
+
+#[tokio::test]
 async fn the_introspection_query_of_common_tools_is_within_the_limits() {
     let server = Server::start().await;
     let answer = server.post(include_str!("introspection.graphql")).await;
     assert_eq!(answer.get("errors"), None);
-    assert!(answer["data"]["__schema"]["types"].as_array().is_some_and(|types| !types.is_empty()));
+    let types = answer["data"]["__schema"]["types"].as_array().unwrap();
+    let point = types.iter().find(|one| one["name"] == "Point").unwrap();
+    assert_eq!((&point["kind"], &point["isOneOf"]), (&json!("INPUT_OBJECT"), &json!(false)));
 }
 
 #[tokio::test]

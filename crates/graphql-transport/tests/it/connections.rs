@@ -212,9 +212,10 @@ async fn a_caller_over_its_share_is_refused_while_another_is_served() {
     let mut socket = server.socket().await;
     socket.subscribe("1", "{ hello }").await;
     let refused = socket.next().await;
+    let extensions = &refused["payload"][0]["extensions"];
     assert_eq!(
-        (refused["type"].as_str(), &refused["payload"][0]["extensions"]["code"]),
-        (Some("error"), &json!("OVERLOADED"))
+        (refused["type"].as_str(), &extensions["code"], &extensions["retryable"]),
+        (Some("error"), &json!("OVERLOADED"), &json!(true))
     );
 
     let other = client_of([127, 0, 0, 2]).post(server.url("/graphql")).json(&json!({ "query": "{ hello }" }));
@@ -351,7 +352,9 @@ async fn a_shutdown_ends_subscriptions_of_a_socket_and_lets_its_mutations_finish
     reaches(&server.probe.ended, 1).await;
     socket.subscribe("3", "{ hello }").await;
     let refused = socket.next().await;
-    assert_eq!((&refused["id"], &refused["payload"][0]["extensions"]["code"]), (&json!("3"), &json!("SHUTTING_DOWN")));
+    let extensions = &refused["payload"][0]["extensions"];
+    assert_eq!((&refused["id"], &extensions["code"]), (&json!("3"), &json!("SHUTTING_DOWN")));
+    assert_eq!(extensions["retryable"], true);
     let ended = socket.next().await;
     assert_eq!((&ended["id"], &ended["payload"][0]["extensions"]["outcomeUnknown"]), (&json!("2"), &json!(true)));
     assert_eq!(socket.close().await, (1012, "Service restart".into()));

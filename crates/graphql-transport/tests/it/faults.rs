@@ -14,7 +14,8 @@ async fn an_operation_ends_at_its_deadline() {
     let (status, answer) = server.post_strict("{ slow }").await;
     assert_eq!((status, code(&answer)), (StatusCode::GATEWAY_TIMEOUT, "TIMEOUT"));
     reaches(&server.probe.ended, 1).await;
-    assert_eq!(code(&server.post("{ slow }").await), "TIMEOUT");
+    let extensions = &server.post("{ slow }").await["errors"][0]["extensions"];
+    assert_eq!(extensions, &json!({ "code": "TIMEOUT", "retryable": true }));
 }
 
 #[tokio::test]
@@ -28,7 +29,7 @@ async fn a_mutation_that_reaches_its_deadline_says_that_its_outcome_is_unknown()
     assert_eq!((status, code(&answer)), (StatusCode::GATEWAY_TIMEOUT, "TIMEOUT"));
     assert_eq!(*server.probe.sum.borrow(), 3, "the mutation had no effect");
     let error = &answer["errors"][0];
-    assert_eq!(error["extensions"]["outcomeUnknown"], true, "{answer}");
+    assert_eq!(error["extensions"], json!({ "code": "TIMEOUT", "outcomeUnknown": true, "retryable": true }));
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("its outcome is unknown") && message.ends_with("Query the sum."), "{message}");
     let (_, answer) = server.post_strict("{ slow }").await;
@@ -50,6 +51,7 @@ async fn a_panic_is_an_internal_error_that_reveals_nothing() {
     let server = Server::start().await;
     let (status, answer) = server.post_strict("{ panics }").await;
     assert_eq!((status, code(&answer)), (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"));
+    assert_eq!(answer["errors"][0]["extensions"]["retryable"], false);
     assert!(!answer.to_string().contains("swordfish"));
     assert_eq!(server.post("{ hello }").await["data"]["hello"], "world");
 }

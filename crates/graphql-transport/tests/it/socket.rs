@@ -54,7 +54,8 @@ async fn a_request_error_ends_only_its_own_operation() {
         socket.subscribe("x", query).await;
         let error = socket.next().await;
         assert_eq!((&error["type"], &error["id"]), (&json!("error"), &json!("x")), "{error}");
-        assert_eq!(error["payload"][0]["extensions"]["code"], code, "{query}");
+        let extensions = &error["payload"][0]["extensions"];
+        assert_eq!((&extensions["code"], &extensions["retryable"]), (&json!(code), &json!(false)), "{query}");
     }
     // The id is free again, and the other operation still runs.
     socket.subscribe("x", "{ hello }").await;

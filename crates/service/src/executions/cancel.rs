@@ -92,11 +92,11 @@ fn cancellation(row: &ExecutionRow, event_id: Id, reason: Option<&str>, by: Opti
 fn is_open(id: Id, status: Status) -> Result<bool, Rejection> {
     if status.is_terminal() && status != Status::Cancelled {
         let message = format!("execution {id} is {} and can't be cancelled any more", status.as_str());
-        return Err(Rejection::new(RejectionCode::InvalidTransition, "id", message));
+        return Err(Rejection::new(RejectionCode::InvalidTransition, "executionId", message));
     }
     Ok(status != Status::Cancelled)
 }
 
 fn unknown(id: Id) -> Rejection {
-    Rejection::not_found("id", format!("there is no execution {id}"))
+    Rejection::not_found("executionId", format!("there is no execution {id}"))
 }

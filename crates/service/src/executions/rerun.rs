@@ -21,11 +21,11 @@ impl Rerun for Executions {
     async fn rerun(&self, request: RerunRequest, caller: &Caller) -> Result<Executed, ServiceError> {
         let scope = &caller.scope;
         let RerunRequest { id, workload, newest_version, execution_pool, trace, dedup } = request;
-        let unknown = || Rejection::not_found("id", format!("there is no execution {id}"));
+        let unknown = || Rejection::not_found("executionId", format!("there is no execution {id}"));
         let origin = self.head(id, scope).await?.filter(|head| head.event_type != REGISTERED).ok_or_else(unknown)?;
         let unknown = || {
             let message = format!("the catalog entry {} of execution {id} does not exist", origin.catalog_id);
-            Rejection::not_found("id", message)
+            Rejection::not_found("executionId", message)
         };
         let entry = self.catalog.get(Id::new(origin.catalog_id)).await?.ok_or_else(unknown)?;
         let parent = self.subscription_of(&origin, scope).await?;

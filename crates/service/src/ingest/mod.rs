@@ -22,6 +22,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::outbox::OutboxId;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Caller;
+use noetl_domain::workflow::is_known_type;
 use noetl_runtime::coalesce::Coalescer;
 use noetl_runtime::wake::WakeUps;
 use noetl_storage::ingest::{NewEvent, OtherColumns, Writer};
@@ -60,7 +61,7 @@ struct Entry {
 impl ProjectEvents for Ingest {
     #[tracing::instrument(level = "debug", name = "ingest.project", skip_all, fields(count = batch.events.len()))]
     async fn project(&self, batch: Batch, caller: &Caller) -> Result<IngestOutcome, ServiceError> {
-        let Batch { events: drafts, claim } = batch;
+        let Batch { events: drafts, claim, strict } = batch;
         if drafts.is_empty() || drafts.len() > MAX_EVENTS {
             let message = format!("a batch has 1 to {MAX_EVENTS} events, not {}", drafts.len());
             return Err(Rejection::invalid("events", message).into());
@@ -70,7 +71,7 @@ impl ProjectEvents for Ingest {
         let shards = with_extra.map(|execution| self.databases.index_of(execution)).collect();
         let columns = self.columns.of(&self.databases, shards).await;
         let columns_of = |execution| columns.get(&self.databases.index_of(execution)).map(Arc::as_ref);
-        let (entries, rejected) = read(drafts, caller.actor.as_ref(), columns_of);
+        let (entries, rejected) = read(drafts, strict, caller.actor.as_ref(), columns_of);
         let mut outcome = IngestOutcome { rejected, ..IngestOutcome::default() };
         let mut repetition = Repetition::new(&self.databases);
         let mut landed = self.insert_all(entries, claim, caller).await;
@@ -89,6 +90,10 @@ impl ProjectEvents for Ingest {
             landed.extend(self.insert_all(refused, claim, caller).await);
         }
         for (entry, landed) in landed {
+            let event_type = &entry.event.event_type;
+            if landed.is_ok() && !is_known_type(event_type) {
+                outcome.unknown_types.insert(event_type.clone());
+            }
             match landed {
                 Ok(Landed::Inserted) => outcome.projected += 1,
                 Ok(Landed::Stored) => {}
@@ -248,16 +253,28 @@ fn report(outcome: &IngestOutcome) {
     metrics::counter!("noetl_events_rejected_total").increment(outcome.rejected.len() as u64);
 }
 
+/// Refuses an event of an unknown type.
+fn known(event: NewEvent) -> Result<NewEvent, Rejection> {
+    if is_known_type(&event.event_type) {
+        return Ok(event);
+    }
+    let message =
+        format!("the type {:?} is not known, and strict is set; docs/guide/events.md has the types", event.event_type);
+    Err(Rejection::invalid("type", message))
+}
+
 /// Validates the events. Returns the valid ones and the errors of the others by index. Events that equal the first one
 /// with their id share its entry. Others with the id follow later, and the database compares them with the stored one.
 fn read<'a>(
     drafts: Vec<Draft>,
+    strict: bool,
     by: Option<&Actor>,
     columns_of: impl Fn(Id) -> Option<&'a OtherColumns>,
 ) -> (Vec<Entry>, BTreeMap<usize, ServiceError>) {
     let (mut firsts, mut others, mut rejected) = (BTreeMap::<(Id, Id), Entry>::new(), Vec::new(), BTreeMap::new());
+    let check = |event: NewEvent| if strict { known(event) } else { Ok(event) };
     for (index, draft) in drafts.into_iter().enumerate() {
-        match draft.and_then(|draft| draft.read(by, &columns_of)) {
+        match draft.and_then(|draft| draft.read(by, &columns_of)).and_then(check) {
             Ok(event) => match firsts.entry((event.execution_id, event.event_id)) {
                 Vacant(first) => drop(first.insert(Entry { event: Arc::new(event), indexes: vec![index] })),
                 Occupied(mut first) if *first.get().event == event => first.get_mut().indexes.push(index),

@@ -24,10 +24,9 @@ use noetl_use_cases::outbox::{ListedRow, MAX_SUBJECTS, ReadOutbox, Stats};
 #[async_trait]
 impl ReadOutbox for Outbox {
     #[tracing::instrument(level = "debug", name = "outbox.backlog", skip_all)]
-    async fn backlog(&self, scope: &Scope) -> Result<Stats<Backlog>, ServiceError> {
-        let stats = self.read_shards(|shard, view| self.backlog_of(shard, view, scope)).await?;
-        // The gauge counts the rows of all tenants.
-        for (shard, backlog) in stats.shards.iter().filter(|_| *scope == Scope::Unrestricted) {
+    async fn backlog(&self) -> Result<Stats<Backlog>, ServiceError> {
+        let stats = self.read_shards(|shard, view| self.backlog_of(shard, view, &Scope::Unrestricted)).await?;
+        for (shard, backlog) in &stats.shards {
             show(*shard, backlog);
         }
         Ok(stats)

@@ -120,7 +120,7 @@ impl Activator {
             match (wanted, current) {
                 (LiveTarget::Any { .. }, Some(live)) => return Ok(Outcome::Live(live)),
                 (LiveTarget::This { id, .. }, Some(live)) if live.id != id => {
-                    return Err(occupied(&live, "id", &caller.scope).into());
+                    return Err(occupied(&live, "subscriptionId", &caller.scope).into());
                 }
                 (LiveTarget::This { .. }, Some(_)) => return Ok(Outcome::AlreadyLive),
                 (_, None) => {
@@ -232,7 +232,7 @@ impl Activator {
 
 /// Creates the rejection of an id that no subscription has.
 pub(super) fn unknown(id: Id) -> Rejection {
-    Rejection::not_found("id", format!("there is no subscription {id}"))
+    Rejection::not_found("subscriptionId", format!("there is no subscription {id}"))
 }
 
 /// Creates the rejection of a path that has another live subscription. A caller learns nothing about a subscription of

@@ -111,10 +111,10 @@ impl Subscriptions {
     }
 }
 
-/// Returns the filter without deactivated subscriptions, unless it names states or ids. They are kept for ever, so a
+/// Returns the filter without deactivated subscriptions, unless it names states. They are kept for ever, so a
 /// selection would have more and more of them, and an activation would bring them back.
 fn without_deactivated(filter: SubscriptionFilter) -> SubscriptionFilter {
-    if filter.states.is_some() || filter.ids.is_some() {
+    if filter.states.is_some() {
         return filter;
     }
     let live = State::ALL.into_iter().filter(|state| *state != State::Deactivated);

@@ -78,7 +78,8 @@ impl Subscriptions {
 
 /// Returns the state after an action, or the reason that the action is not allowed.
 pub(super) fn state_after(current: &SubscriptionRow, action: Action) -> Result<State, Rejection> {
-    let refused =
-        |refusal: InvalidTransition| Rejection::new(RejectionCode::InvalidTransition, "id", refusal.to_string());
+    let refused = |refusal: InvalidTransition| {
+        Rejection::new(RejectionCode::InvalidTransition, "subscriptionId", refusal.to_string())
+    };
     current.state.after(action).map_err(refused)
 }

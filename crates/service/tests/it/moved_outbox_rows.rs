@@ -59,7 +59,7 @@ impl Process {
 
 fn claim_ref(claim: &Value) -> ClaimRef {
     let text = |field: &str| claim[field].as_str().unwrap().to_owned();
-    ClaimRef { id: text("id").parse().unwrap(), lease: text("lease").parse().unwrap() }
+    ClaimRef { id: text("entryId").parse().unwrap(), lease: text("lease").parse().unwrap() }
 }
 
 /// Returns the number of an execution's rows on both shards with this status, counting rows that moved once.

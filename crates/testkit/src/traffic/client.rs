@@ -78,7 +78,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Sends a mutation once. Returns its payload, or the reason to repeat it.
+/// Sends a mutation once. Returns its payload, also with `STALE_LEASE`, or the reason to repeat it.
 async fn attempt(http: &reqwest::Client, url: &str, query: &str, variables: &Value) -> Result<Value, String> {
     let body = json!({ "query": query, "variables": variables });
     let request = http.post(format!("{url}/graphql")).timeout(TIMEOUT).json(&body);
@@ -92,6 +92,7 @@ async fn attempt(http: &reqwest::Client, url: &str, query: &str, variables: &Val
     }
     let payload = response["data"]["done"].take();
     let failed = payload["userErrors"].get(0).or_else(|| payload["rejected"].get(0)?["userErrors"].get(0));
+    let failed = failed.filter(|error| error["code"] != "STALE_LEASE");
     failed.map_or(Ok(()), |error| Err(temporary(&error["code"], error))).map(|()| payload.clone())
 }
 

@@ -14,8 +14,9 @@ use crate::outbox::reference;
 use crate::sleep_in_scenario;
 
 const CLAIM: &str = "mutation($input: ClaimOutboxInput!) { done: claimOutbox(input: $input) {
-    claims { id: entryId lease eventId executionId } userErrors { code message retryable } } }";
-const PROJECT: &str = "mutation($events: [EventInput!]!) { done: projectEvents(input: {events: $events}) {
+    claims { entryId lease eventId executionId } userErrors { code message retryable } } }";
+const PROJECT: &str = "mutation($events: [EventInput!]!, $claim: OutboxClaimRef) {
+    done: projectEvents(input: {events: $events, claim: $claim}) {
     rejected { index userErrors { code message retryable } } userErrors { code message retryable } } }";
 const SETTLE: &str = "mutation($input: MarkOutboxPublishedInput!) { done: markOutboxPublished(input: $input) {
     published results { userErrors { code message } } userErrors { code message retryable } } }";
@@ -63,7 +64,8 @@ pub(super) async fn work(traffic: &Traffic, number: u64, mut client: Client<'_>)
         let clients = claims.iter().map(|_| client.branch()).collect::<Vec<_>>();
         let done = join_all(claims.iter().zip(clients).map(async |(claim, client)| {
             let number = |field: &str| claim[field].as_str().unwrap().parse().unwrap();
-            run(traffic, number("executionId"), number("eventId"), client).await.then(|| reference(claim))
+            let claim = reference(claim);
+            run(traffic, number("executionId"), number("eventId"), Some(&claim), client).await.then_some(claim)
         }));
         let done: Vec<Value> = done.await.into_iter().flatten().collect();
         // A worker that vanishes here leaves rows whose work is done; another one claims them when the lease expires.
@@ -79,8 +81,15 @@ async fn all_settled(client: &mut Client<'_>) -> bool {
     ["pending", "inFlight", "failed"].iter().all(|rows| stats[rows] == 0) && stats["unavailableShards"] == json!([])
 }
 
-/// Runs one execution after its first event. Returns whether it ended; else the worker vanished before.
-pub(super) async fn run(traffic: &Traffic, execution: i64, first: i64, mut client: Client<'_>) -> bool {
+/// Runs one execution after its first event, under a claim if there is one. Returns whether it ended; else the worker
+/// vanished before, or another one has claimed the row.
+pub(super) async fn run(
+    traffic: &Traffic,
+    execution: i64,
+    first: i64,
+    claim: Option<&Value>,
+    mut client: Client<'_>,
+) -> bool {
     let mut event = first;
     for types in REPORTS {
         let mut events = Vec::new();
@@ -88,12 +97,14 @@ pub(super) async fn run(traffic: &Traffic, execution: i64, first: i64, mut clien
             event += 1;
             events.push(reported(execution, event, of_type));
         }
-        let variables = json!({ "events": events });
+        let variables = json!({ "events": events, "claim": claim });
         if client.once_in(200) {
             client.send_and_vanish(PROJECT, &variables).await;
             return false;
         }
-        client.until_done(PROJECT, &variables).await;
+        if client.until_done(PROJECT, &variables).await["userErrors"][0]["code"] == "STALE_LEASE" {
+            return false;
+        }
     }
     traffic.note_finished(execution);
     true

@@ -4,7 +4,7 @@ mod document;
 mod draft;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use async_trait::async_trait;
@@ -30,6 +30,8 @@ pub struct IngestOutcome {
     pub duplicates: usize,
     /// Errors of the events that were not stored, by index in the batch.
     pub rejected: BTreeMap<usize, ServiceError>,
+    /// Types of events that are in their log and that the fold does not know.
+    pub unknown_types: BTreeSet<String>,
 }
 
 /// Events of workers, and the claim under which they were made.
@@ -40,6 +42,8 @@ pub struct Batch {
     /// The claim. Its events are stored only while no other claim has taken its outbox row, and must be of the row's
     /// execution.
     pub claim: Option<ClaimRef>,
+    /// Whether events of types that the fold does not know are rejected.
+    pub strict: bool,
 }
 
 /// Storing events of workers.

@@ -46,7 +46,7 @@ export function EventDetails({ id, log, onClose }: Props) {
 
 function Details({ id, log }: Omit<Props, "onClose">) {
   const [, executionId = "", eventId = ""] = EVENT_ID.exec(id) ?? [];
-  const variables = { executionId, id: eventId };
+  const variables = { executionId, eventId };
   const { data, error, isPlaceholderData, refetch } = useApiQuery(EventDetailDocument, variables, { enabled: eventId !== "" });
   if (eventId === "") {
     return <Empty title="This is no id of an event">An id has the form event-1-2. Choose an event in the list.</Empty>;
@@ -73,7 +73,7 @@ function Details({ id, log }: Omit<Props, "onClose">) {
 interface ActionsProps {
   event: NonNullable<EventDetailQuery["event"]>;
   cursor: string | undefined;
-  variables: { executionId: string; id: string };
+  variables: { executionId: string; eventId: string };
 }
 
 function Actions({ event, cursor, variables }: ActionsProps) {

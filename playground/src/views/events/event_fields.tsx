@@ -28,8 +28,8 @@ export function EventFields({ event }: { event: EventDetail }) {
 }
 
 function fieldsOf(event: EventDetail): [string, ReactNode][] {
-  const owner = event.owner?.__typename === "SourceSubscription" ? "subscription" : "execution";
-  const path = event.owner?.__typename === "SourceSubscription" ? event.owner.subscriptionPath : event.owner?.executionPath;
+  const owner = event.owner?.subscription ? "subscription" : "execution";
+  const path = event.owner?.[owner]?.path;
   return [
     ["Type", event.type],
     ["Status", event.status && <StatusBadge status={event.status} />],

@@ -9,7 +9,7 @@ import { useMemo } from "react";
 import { send } from "../../api/client";
 import type { ApiError } from "../../api/errors";
 import type { Execution, StepState } from "./live_execution";
-import { ExecutionStepsDocument } from "./operations.generated";
+import { ExecutionMomentStepsDocument, ExecutionStepsDocument } from "./operations.generated";
 
 export const MAX_STEPS = 1_000;
 const REFRESH_MS = 3_000;
@@ -46,13 +46,20 @@ async function readFrom(
   const nodes: StepState[] = [];
   let after = start;
   while (after !== null && nodes.length < most) {
-    const at = event === undefined ? null : { event };
-    const { data } = await send(ExecutionStepsDocument, { id, at, after }, signal);
-    const page = data.execution?.steps;
+    const page = await readPage(id, event, after, signal);
     nodes.push(...(page?.nodes ?? []));
     after = page?.pageInfo.hasNextPage ? page.pageInfo.endCursor : null;
   }
   return { nodes, more: after !== null };
+}
+
+async function readPage(id: string, event: string | undefined, after: string, signal: AbortSignal) {
+  if (event === undefined) {
+    const { data } = await send(ExecutionStepsDocument, { id, after }, signal);
+    return data.execution?.steps;
+  }
+  const { data } = await send(ExecutionMomentStepsDocument, { id, event, after }, signal);
+  return data.executionState?.steps;
 }
 
 /** A step of a later page can be in the first page too, if the pages were read at different times. */

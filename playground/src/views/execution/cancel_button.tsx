@@ -19,7 +19,7 @@ export function CancelButton({ execution: { id, endedAt } }: { execution: Execut
   const refusals = [...failures, ...(payload?.userErrors ?? [])];
 
   async function confirm(reason: string | null) {
-    const { data } = await cancel.mutateAsync({ input: { id, reason, cascade } });
+    const { data } = await cancel.mutateAsync({ input: { executionId: id, reason, cascade } });
     if (data.cancelExecution?.userErrors.length === 0) {
       setOpened(false);
     }

@@ -9,10 +9,9 @@ import { ExecutionMomentDocument } from "./operations.generated";
 export function useMoment(execution: Execution, event: string | undefined): { shown: Execution; error: ApiError | null } {
   const enabled = event !== undefined;
   const { data, error } = useApiQuery(ExecutionMomentDocument, { id: execution.id, event: event ?? "" }, { enabled });
-  const moment = data?.data.execution;
-  if (!enabled || moment?.id !== execution.id) {
+  const state = data?.data.executionState;
+  if (!enabled || state?.executionId !== execution.id) {
     return { shown: execution, error: enabled ? error : null };
   }
-  const { eventCount: _, ...state } = moment;
   return { shown: { ...execution, ...state }, error };
 }

@@ -65,14 +65,14 @@ function Path({ execution: { path, catalogEntry } }: { execution: Execution }) {
 }
 
 function Parent({ execution: { parent } }: { execution: Execution }) {
-  if (!parent) {
+  const kind = parent?.subscription ? "subscription" : "execution";
+  const starter = parent?.[kind];
+  if (!starter) {
     return "A request";
   }
-  const subscription = parent.__typename === "SourceSubscription";
-  const path = subscription ? parent.subscriptionPath : parent.executionPath;
   return (
     <>
-      {path} <IdLink kind={subscription ? "subscription" : "execution"} id={parent.id} />
+      {starter.path} <IdLink kind={kind} id={starter.id} />
     </>
   );
 }

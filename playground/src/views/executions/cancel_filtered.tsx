@@ -65,8 +65,8 @@ function outcomeOf(payload: Payload): BulkOutcome {
 function itemOf(result: Payload["results"][number]): BulkItem {
   const refusal = result.userErrors.map(({ message }) => message).join(" ");
   return {
-    id: result.id,
-    name: `${result.execution?.path ?? "Unknown path"} ${result.id}`,
+    id: result.executionId,
+    name: `${result.execution?.path ?? "Unknown path"} ${result.executionId}`,
     applied: result.cancelled,
     result: refusal || (result.cancelled ? "Cancelled" : (result.execution?.status.toLowerCase() ?? "Unchanged")),
   };

@@ -47,12 +47,13 @@ function Status({ row: { status, statusText } }: { row: Row }) {
 }
 
 function Parent({ row: { parent } }: { row: Row }) {
-  if (!parent) {
+  const kind = parent?.subscription ? "subscription" : "execution";
+  const starter = parent?.[kind];
+  if (!starter) {
     return <span className={classes.none}>–</span>;
   }
-  const kind = parent.__typename === "SourceSubscription" ? "subscription" : "execution";
   return (
-    <ObjectLink kind={kind} id={parent.id} className={classes.parent}>
+    <ObjectLink kind={kind} id={starter.id} className={classes.parent}>
       {kind === "subscription" ? "Subscription" : "Execution"}
     </ObjectLink>
   );

@@ -72,17 +72,17 @@ function useChanges(filter: ExecutionFilter, oldest: string | null, enabled: boo
         setChanges((before) => bounded(new Map([...before, ...batch])));
       }
     }, DRAW_MS);
-    const variables = { filter: oldest === null ? filter : { ...filter, startedAfter: oneMillisecondBefore(oldest) } };
+    const variables = { filter: oldest === null ? filter : { ...filter, startedAfter: oldest } };
     const observer: LiveObserver<ExecutionListTailSubscription> = {
       next: ({ executionListUpdates: update }) => {
         setGaps((before) => gapsAfter(before, update));
-        if (update.id !== null) {
-          arrived.set(update.id, update.kind === "LEFT_FILTER" ? null : update.execution);
+        if (update.executionId !== null) {
+          arrived.set(update.executionId, update.kind === "LEFT_FILTER" ? null : update.execution);
         }
       },
       state: (state, error) => setLive({ state, error }),
     };
-    const stop = follow(ExecutionListTailDocument, () => variables, observer, { quiet: true });
+    const stop = follow(ExecutionListTailDocument, () => variables, observer);
     return () => {
       stop();
       window.clearInterval(timer);
@@ -98,10 +98,6 @@ function gapsAfter(gaps: readonly number[], update: ExecutionListTailSubscriptio
   }
   const shard = update.execution?.shard;
   return shard !== undefined && gaps.includes(shard) ? gaps.filter((gap) => gap !== shard) : gaps;
-}
-
-function oneMillisecondBefore(time: string): string {
-  return new Date(Date.parse(time) - 1).toISOString();
 }
 
 function bounded(changes: Map<string, ExecutionRowFragment | null>): Changes {

@@ -32,7 +32,7 @@ const LIVE_QUERIES = [SubscriptionDetailDocument, SubscriptionHistoryDocument];
 export function SubscriptionView() {
   const { id } = route.useParams();
   const { data, error, isPlaceholderData, refetch } = useApiQuery(SubscriptionDetailDocument, { id });
-  useLiveRefresh(SubscriptionChangesDocument, { filter: { ids: [id] } }, LIVE_QUERIES);
+  useLiveRefresh(SubscriptionChangesDocument, { subscriptionIds: [id] }, LIVE_QUERIES);
   if (!data || isPlaceholderData) {
     return <ViewPage title="Subscription">{error ? <Failure error={error} retry={refetch} /> : <Loading />}</ViewPage>;
   }

@@ -1,7 +1,12 @@
 /** The actions on a subscription: their names, their results in words, and their operations. */
 
 import type { TypedDocument } from "../../api/client";
-import type { Capability, SubscriptionAction, SubscriptionStatus } from "../../api/schema.generated";
+import type {
+  Capability,
+  SubscriptionAction,
+  SubscriptionStatus,
+  SubscriptionTransitionInput,
+} from "../../api/schema.generated";
 import {
   ActivateSubscriptionDocument,
   DeactivateSubscriptionDocument,
@@ -14,12 +19,6 @@ import {
 /** A caller with only `OWN_LIFECYCLE` can change the subscriptions that it registered; the server checks that. */
 export const CHANGE_ONE: readonly Capability[] = ["LIFECYCLE", "OWN_LIFECYCLE"];
 
-export interface TransitionInput {
-  id: string;
-  reason?: string;
-  expectedLastEventId?: string;
-}
-
 interface Action {
   label: string;
   /** Result of the action, as a sentence. */
@@ -27,7 +26,7 @@ interface Action {
   target: SubscriptionStatus;
   /** Whether the user confirms it first, because messages stop for longer than a pause. */
   confirmed: boolean;
-  document: TypedDocument<PauseSubscriptionMutation, { input: TransitionInput }>;
+  document: TypedDocument<PauseSubscriptionMutation, { input: SubscriptionTransitionInput }>;
 }
 
 export const ACTIONS: Record<SubscriptionAction, Action> = {

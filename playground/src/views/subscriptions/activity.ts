@@ -5,7 +5,8 @@ import { useQueries, type UseQueryResult } from "@tanstack/react-query";
 import { send, type Reply } from "../../api/client";
 import { SubscriptionActivityDocument, type SubscriptionActivityQuery } from "./operations.generated";
 
-export type Activity = NonNullable<SubscriptionActivityQuery["subscriptions"]>["nodes"][number];
+type Node = NonNullable<SubscriptionActivityQuery["nodes"]>[number];
+export type Activity = Extract<Node, { __typename: "SourceSubscription" }>;
 
 const EVERY_MS = 5_000;
 const RATE_MS = 60_000;
@@ -31,6 +32,7 @@ export function activityVariables(ids: readonly string[]) {
 }
 
 function byId(results: readonly UseQueryResult<Reply<SubscriptionActivityQuery>>[]): ReadonlyMap<string, Activity> {
-  const found = results.flatMap(({ data }) => data?.data.subscriptions?.nodes ?? []);
+  const nodes = results.flatMap(({ data }) => data?.data.nodes ?? []);
+  const found = nodes.filter((node) => node?.__typename === "SourceSubscription");
   return new Map(found.map((activity) => [activity.id, activity]));
 }

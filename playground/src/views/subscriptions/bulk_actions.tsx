@@ -80,7 +80,7 @@ function outcomeOf(data: TransitionSubscriptionsMutation, action: SubscriptionAc
     return null;
   }
   const { target } = ACTIONS[action];
-  const items = payload.results.map(({ id, applied, subscription, userErrors }) => {
+  const items = payload.results.map(({ subscriptionId: id, applied, subscription, userErrors }) => {
     const status = subscription?.status ?? "UNKNOWN";
     const change = dryRun && status !== target ? `${inWords(status)} → ${inWords(target)}` : inWords(status);
     const refusal = userErrors.map((error) => error.message).join(" ");

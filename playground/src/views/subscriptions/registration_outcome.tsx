@@ -49,7 +49,7 @@ export function RegistrationOutcome({ subscription, before, onClose }: Props) {
             capability={CHANGE_ONE}
             loading={transition.isPending}
             data-autofocus
-            onClick={() => transition.mutate({ action: "ACTIVATE", path, input: { id } })}
+            onClick={() => transition.mutate({ action: "ACTIVATE", path, input: { subscriptionId: id } })}
           >
             {ACTIONS.ACTIVATE.label}
           </PermittedButton>

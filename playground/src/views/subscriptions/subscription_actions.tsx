@@ -39,11 +39,11 @@ export function SubscriptionActions({ subscription, transition, compact = false 
       transition.reset();
       setAsking({ action, lastEventId: subscription.lastEventId });
     } else {
-      transition.mutate({ action, path, input: { id } });
+      transition.mutate({ action, path, input: { subscriptionId: id } });
     }
   }
   function confirm({ action, lastEventId }: Question, reason: string | null) {
-    const input = { id, expectedLastEventId: lastEventId, ...(reason !== null && { reason }) };
+    const input = { subscriptionId: id, expectedLastEventId: lastEventId, reason };
     transition.mutate({ action, path, input }, { onSettled: () => setAsking(null) });
   }
   return (
@@ -57,7 +57,11 @@ export function SubscriptionActions({ subscription, transition, compact = false 
             variant="default"
             size={compact ? "compact-xs" : "xs"}
             {...(ACTIONS[action].confirmed && { color: "red", variant: "outline" })}
-            loading={transition.isPending && transition.variables.input.id === id && transition.variables.action === action}
+            loading={
+              transition.isPending &&
+              transition.variables.input.subscriptionId === id &&
+              transition.variables.action === action
+            }
             onClick={() => choose(action)}
           >
             {ACTIONS[action].label}

@@ -4,13 +4,13 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 
 import { send } from "../../api/client";
 import type { ApiError } from "../../api/errors";
-import type { SubscriptionAction } from "../../api/schema.generated";
-import { ACTIONS, type TransitionInput } from "./actions";
+import type { SubscriptionAction, SubscriptionTransitionInput } from "../../api/schema.generated";
+import { ACTIONS } from "./actions";
 
 export interface Transition {
   action: SubscriptionAction;
   path: string;
-  input: TransitionInput;
+  input: SubscriptionTransitionInput;
 }
 
 /** Result of a transition: the status after it, or the reasons it was refused. */

@@ -10,6 +10,7 @@ use noetl_api::catalog::types::CatalogEntry;
 use noetl_api::catalog::workload::WorkloadField;
 use noetl_api::event::types::Event;
 use noetl_api::execution::dedup::DedupClaim;
+use noetl_api::execution::past::ExecutionState;
 use noetl_api::execution::state::Step;
 use noetl_api::execution::types::Execution;
 use noetl_api::outbox::types::{Outbox, OutboxClaim, OutboxEntry};
@@ -36,6 +37,21 @@ use serde_json::Value;
 const AT: DateTime<Utc> = DateTime::UNIX_EPOCH;
 const OUTBOX_ID: OutboxId = OutboxId { shard: 0, number: 1 };
 
+fn execution() -> Execution {
+    Execution::unread(ExecutionRow {
+        last_event_id: None,
+        execution_id: 1,
+        catalog_id: 3,
+        parent_execution_id: Some(4),
+        status: "COMPLETED".to_owned(),
+        path: Some("a".to_owned()),
+        start_time: Some(AT),
+        end_time: Some(AT),
+        tenant_id: "default".to_owned(),
+        organization_id: "default".to_owned(),
+    })
+}
+
 pub(super) struct Samples;
 
 #[Object]
@@ -47,18 +63,12 @@ impl Samples {
 
     #[graphql(name = "sampleExecution")]
     async fn execution(&self) -> Execution {
-        Execution::unread(ExecutionRow {
-            last_event_id: None,
-            execution_id: 1,
-            catalog_id: 3,
-            parent_execution_id: Some(4),
-            status: "COMPLETED".to_owned(),
-            path: Some("a".to_owned()),
-            start_time: Some(AT),
-            end_time: Some(AT),
-            tenant_id: "default".to_owned(),
-            organization_id: "default".to_owned(),
-        })
+        execution()
+    }
+
+    #[graphql(name = "sampleExecutionState")]
+    async fn execution_state(&self) -> ExecutionState {
+        ExecutionState(execution())
     }
 
     #[graphql(name = "sampleDedupClaim")]

@@ -27,7 +27,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionStats executions node nodes replicas shards \
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionState executionStats executions node nodes replicas shards \
          subscription \
          subscriptions validateCatalogEntry",
     ),
@@ -62,7 +62,14 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
         "catalogEntry children context error eventCount events executionPool parent progress rerunOf result snapshot steps trace \
          workload",
     ),
-    ("Execution", Open, "catalogId endedAt id organizationId path shard startedAt status statusText tenantId"),
+    (
+        "Execution",
+        Open,
+        "catalogId durationSeconds endedAt id organizationId path shard startedAt status statusText tenantId",
+    ),
+    ("ExecutionState", READ, "context error eventCount execution progress result steps"),
+    ("ExecutionState", Open, "endedAt executionId status statusText"),
+    ("LogOwner", Open, "execution subscription"),
     ("SourceSubscription", READ, "catalogEntry executionPool events executions spec"),
     (
         "SourceSubscription",
@@ -79,9 +86,9 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("CatalogEntryDraft", READ, "description document labels name workflow workload workloadFields"),
     ("CatalogEntryDraft", Open, "kind path"),
     ("Step", READ, "error result"),
-    ("Step", Open, "attempt completedAt enteredAt frames iterations name status"),
+    ("Step", Open, "attempt completedAt durationSeconds enteredAt frames iterations name startedAt status"),
     ("Outbox", READ, "entries"),
-    ("Outbox", Open, "pendingCount stats subjects"),
+    ("Outbox", Open, "stats subjects"),
     ("OutboxEntry", READ, "event execution lastError payload"),
     (
         "OutboxEntry",
@@ -115,7 +122,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ExecutionProgress", Open, "stepsCompleted stepsKnown"),
     ("ExecutionStats", Open, "byPath byStatus capped morePaths total unavailableShards"),
     ("ExecutionStatusCount", Open, "count status"),
-    ("ExecutionUpdate", Open, "at cursor execution id kind shard"),
+    ("ExecutionUpdate", Open, "at cursor execution executionId kind shard"),
     ("OutboxShardStats", Open, "dead failed inFlight oldestPendingAgeSeconds pending shard"),
     ("OutboxSubjectStats", Open, "dead failed inFlight oldestPendingAgeSeconds pending subject"),
     ("OutboxStats", Open, "byShard dead failed inFlight oldestPendingAgeSeconds pending unavailableShards"),
@@ -134,10 +141,10 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("StepIterations", Open, "completed dispatched expected"),
     ("StreamGap", Open, "at cursor from reason shard to"),
     ("StreamHeartbeat", Open, "at cursor lagEvents"),
-    ("SubscriptionUpdate", Open, "at cursor id kind shard subscription"),
+    ("SubscriptionUpdate", Open, "at cursor kind shard subscription subscriptionId"),
     ("SystemStatus", Open, "at cursor eventStream outbox shards"),
     ("UserError", Open, "code field message retryable"),
-    ("Viewer", Open, "authenticated capabilities expiresAt name permissions roles subject tenant"),
+    ("Viewer", Open, "capabilities expiresAt roles subject tenant"),
     // Settings of a source subscription. The guard of the field `spec` protects them.
     (
         "SubscriptionSpec",
@@ -164,11 +171,11 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     // Results of mutations. The guard of the mutation protects them.
     ("AdvanceProjectionsPayload", Open, "results userErrors"),
     ("TransitionSubscriptionsPayload", Open, "results unavailableShards userErrors"),
-    ("TransitionSubscriptionsResult", Open, "applied id index subscription userErrors"),
+    ("TransitionSubscriptionsResult", Open, "applied index subscription subscriptionId userErrors"),
     ("CancelExecutionPayload", Open, "cancelled complete execution results unavailableShards userErrors"),
     ("CancelExecutionsPayload", Open, "complete continueWith results unavailableShards userErrors"),
-    ("CancelExecutionResult", Open, "cancelled execution id userErrors"),
-    ("CancelExecutionsResult", Open, "cancelled execution id index userErrors"),
+    ("CancelExecutionResult", Open, "cancelled execution executionId userErrors"),
+    ("CancelExecutionsResult", Open, "cancelled execution executionId index userErrors"),
     ("ClaimOutboxPayload", Open, "claims unavailableShards userErrors"),
     ("DiscardOutboxPayload", Open, "discarded matched unavailableShards userErrors"),
     ("ExecuteBatchPayload", Open, "results userErrors"),
@@ -181,18 +188,14 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("MarkOutboxPublishedResult", Open, "entry entryId index userErrors"),
     ("RenewOutboxLeasesPayload", Open, "results userErrors"),
     ("RenewOutboxLeasesResult", Open, "entry entryId index leaseExpiresAt userErrors"),
-    ("ProjectEventDocumentsPayload", Open, "duplicates projected rejected settled userErrors"),
+    ("ProjectEventDocumentsPayload", Open, "duplicates projected rejected settled unknownTypes userErrors"),
     ("ProjectEventsResult", Open, "event eventId executionId index userErrors"),
-    ("ProjectEventsPayload", Open, "duplicates projected rejected settled userErrors"),
+    ("ProjectEventsPayload", Open, "duplicates projected rejected settled unknownTypes userErrors"),
     ("ReserveEventIdsPayload", Open, "eventIds userErrors"),
     ("RegisterCatalogEntryPayload", Open, "catalogEntry outcome userErrors"),
     ("RetryOutboxPayload", Open, "matched retried unavailableShards userErrors"),
     ("RegisterSubscriptionPayload", Open, "subscription userErrors"),
-    ("ActivateSubscriptionPayload", Open, "subscription userErrors"),
-    ("PauseSubscriptionPayload", Open, "subscription userErrors"),
-    ("ResumeSubscriptionPayload", Open, "subscription userErrors"),
-    ("DrainSubscriptionPayload", Open, "subscription userErrors"),
-    ("DeactivateSubscriptionPayload", Open, "subscription userErrors"),
+    ("SubscriptionTransitionPayload", Open, "subscription userErrors"),
     // Pages. The guard of the list protects them.
     ("TotalCount", Open, "capped value"),
     ("CatalogEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),

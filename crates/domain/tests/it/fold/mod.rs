@@ -3,6 +3,7 @@
 
 mod any_order;
 mod history;
+mod known_types;
 mod noetl_rules;
 mod recorded;
 mod recorded_histories;

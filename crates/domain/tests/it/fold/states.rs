@@ -51,16 +51,18 @@ fn a_failed_step_is_retried() {
     let state = history.fold();
     let failed = step(&state, "a");
     assert_eq!((failed.status(), failed.attempt(), failed.error()), (StepStatus::Failed, 1, Some("no route")));
-    assert_eq!(failed.ended_at(), Some(history.time(5)));
+    assert_eq!((failed.started_at(), failed.ended_at()), (Some(history.time(4)), Some(history.time(5))));
     history.command("command.issued", "a", "c2");
     let state = history.fold();
     let again = step(&state, "a");
     assert_eq!((again.status(), again.attempt()), (StepStatus::CommandIssued, 2));
     assert_eq!((again.error(), again.ended_at()), (Some("no route"), None));
+    assert_eq!(again.started_at(), Some(history.time(4)));
     history.runs("a", "c2", json!(1));
     let state = history.fold();
     let done = step(&state, "a");
     assert_eq!((done.status(), done.attempt(), done.error()), (StepStatus::Completed, 2, None));
+    assert_eq!(done.started_at(), Some(history.time(9)));
 }
 
 #[test]
@@ -89,6 +91,7 @@ fn a_step_that_is_entered_again_starts_from_the_beginning() {
     let state = history.fold();
     let again = step(&state, "a");
     assert_eq!((again.status(), again.attempt(), again.result()), (StepStatus::Entered, 0, None));
+    assert_eq!(again.started_at(), None);
     history.runs("a", "c3", json!("second"));
     let state = history.fold();
     let done = step(&state, "a");
