@@ -96,6 +96,25 @@ async fn request_whose_dedup_has_no_value_starts_nothing() {
 }
 
 #[tokio::test]
+async fn batch_of_events_whose_strictness_has_no_value_stores_nothing() {
+    let (deployment, server) = deployment_with_entries().await;
+    let before = deployment.table_digests().await;
+    for (mutation, event) in [
+        ("projectEvents", "executionId: 7, eventId: 1, type: \"call.done\""),
+        ("projectEventDocuments", "execution_id: 7, event_id: 1, event_type: \"call.done\""),
+    ] {
+        for (declared, guard, variables) in without_a_value("Boolean") {
+            let query = format!(
+                "mutation {declared} {{ it: {mutation}(input: {{ events: [{{ {event} }}], strict: {guard} }}) {{
+                    userErrors {{ code field }} }} }}"
+            );
+            check_refused(&server, &query, variables, "strict").await;
+        }
+    }
+    assert_eq!(deployment.table_digests().await, before);
+}
+
+#[tokio::test]
 async fn request_of_a_batch_whose_dedup_has_no_value_is_refused_alone() {
     let (_deployment, server) = deployment_with_entries().await;
     let entry = "entry: { path: \"flow\" }";

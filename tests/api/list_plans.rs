@@ -311,6 +311,11 @@ impl Setup {
     /// plans. Callers without a tenant also read the page after the first one.
     async fn check(&mut self, server: &Server, lists: &[List], callers: &Callers<'_>, plans: &str) {
         for (scope, token) in callers {
+            self.log.plans();
+            let nodes = "{ nodes(ids: [\"outbox-0-7\", \"outbox-0-8\"]) { id } }";
+            let nodes = server.send_as(token, nodes, Value::Null).await;
+            assert!(nodes["errors"].is_null(), "{nodes}");
+            self.check_plans(&[&Value::Null], *scope == NO_TENANT, &format!("{plans}, {scope}: outbox entries by id"));
             for list in lists {
                 // No index has both the tenant and the number of claims, or the tenant of a subscription.
                 let has_index = |filter: &&Value| {

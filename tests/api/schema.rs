@@ -160,6 +160,13 @@ fn every_list_has_the_shape_of_a_relay_connection() {
     }
 }
 
+#[test]
+fn no_type_is_a_union() {
+    let unions = types().into_iter().filter(|definition| matches!(definition.kind, TypeKind::Union(_)));
+    let unions: Vec<String> = unions.map(|definition| definition.name.node.to_string()).collect();
+    assert!(unions.is_empty(), "{unions:?}");
+}
+
 /// Elsewhere, an id is named by its object, such as `executionId`.
 #[test]
 fn only_nodes_and_their_lookups_have_a_plain_id() {

@@ -96,6 +96,23 @@ async fn children_subscriptions_and_outbox_rows_are_counted() {
 }
 
 #[tokio::test]
+async fn the_backlog_of_a_subscription_is_its_executions_that_have_not_ended() {
+    let (_deployment, server, inbox) = deployment_with_rows().await;
+    let read = async || {
+        let query = "query($id: ID!) { subscription(by: { id: $id }) {
+            executions(first: 5) { nodes { id } } backlog { value capped } few: backlog(upTo: 2) { value capped } } }";
+        server.data(query, json!({ "id": inbox })).await["subscription"].take()
+    };
+    let before = read().await;
+    assert_eq!(before["backlog"], total(FLOWS, false));
+    let ids: Vec<&Value> = before["executions"]["nodes"].as_array().unwrap().iter().map(|node| &node["id"]).collect();
+    let cancel = "mutation($ids: [ID!]!) { cancelExecutions(input: { select: { ids: $ids } }) { complete } }";
+    assert_eq!(server.data(cancel, json!({ "ids": ids })).await["cancelExecutions"]["complete"], true);
+    let after = read().await;
+    assert_eq!((&after["backlog"], &after["few"]), (&total(FLOWS - 5, false), &total(2, true)));
+}
+
+#[tokio::test]
 async fn events_of_one_log_and_of_all_logs_are_counted() {
     let (_deployment, server, inbox) = deployment_with_rows().await;
     let query = "query($filter: EventFilter, $id: ID, $upTo: Int) {

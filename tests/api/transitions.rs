@@ -214,7 +214,8 @@ async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_
     assert_eq!(list(&real, "status"), ["DRAINING", "PAUSED", "PAUSED", "REGISTERED"]);
     assert_eq!(applied(&real), applied(&dry), "the dry run and the real run differ");
     for result in real["results"].as_array().unwrap().iter().filter(|result| result["applied"] == false) {
-        assert_eq!(result["userErrors"][0]["code"], "INVALID_TRANSITION");
+        let error = &result["userErrors"][0];
+        assert_eq!((&error["code"], &error["field"]), (&json!("INVALID_TRANSITION"), &Value::Null));
     }
     assert_eq!(events().await, before + 2);
     let reason = "SELECT count(*) FROM noetl.event WHERE context ->> 'reason' = 'maintenance'";
@@ -227,20 +228,24 @@ async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_
     assert_eq!(list(&named, "id"), newest_first[..1]);
     let paused = bulk("RESUME", json!({ "statuses": ["PAUSED"], "pathPrefix": "team-a/ACTIVE" }), false).await;
     assert_eq!(list(&paused, "id"), [ids[1].as_str()], "results must match all conditions of the filter");
+    let registered = bulk("RESUME", json!({ "statuses": ["REGISTERED"], "pathPrefix": "team-a/" }), true).await;
+    assert_eq!(list(&registered, "id"), [ids[0].as_str()], "results must match all conditions of the filter");
     // Each selected id has a result, also one that no subscription has and one whose subscription is deactivated.
     let input = json!({ "action": "ACTIVATE", "select": { "ids": ["1", ids[3], ids[4], ids[4]] }, "dryRun": true });
     let by_id = server.data(BULK, json!({ "input": input })).await["transitionSubscriptions"].clone();
     let results = by_id["results"].as_array().unwrap().iter();
-    let result = |one: &Value| json!([one["index"], one["subscriptionId"], one["userErrors"][0]["code"]]);
+    let result = |one: &Value| {
+        let error = &one["userErrors"][0];
+        json!([one["index"], one["subscriptionId"], error["code"], error["field"]])
+    };
     let results: Vec<_> = results.map(result).collect();
     let expected = [
-        json!([0, "1", "NOT_FOUND"]),
-        json!([1, ids[3], "INVALID_TRANSITION"]),
-        json!([2, ids[4], null]),
-        json!([3, ids[4], null]),
+        json!([0, "1", "NOT_FOUND", ["select", "ids", "0"]]),
+        json!([1, ids[3], "INVALID_TRANSITION", ["select", "ids", "1"]]),
+        json!([2, ids[4], null, null]),
+        json!([3, ids[4], null, null]),
     ];
     assert_eq!(results, expected);
-    assert_eq!(by_id["results"][0]["userErrors"][0]["field"], json!(["select", "ids", "0"]));
     for id in &ids {
         assert_legal(&deployment.lifecycle(id).await);
     }

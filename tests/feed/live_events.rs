@@ -183,6 +183,12 @@ async fn malformed_cursors_and_ids_are_refused_by_field() {
     }
     let error = refused(&server, json!({ "start": { "latest": false } })).await;
     assert_eq!(error["extensions"]["field"], json!(["start", "latest"]), "{error}");
+    let ids = "subscriptionIds";
+    for (given, field) in [(json!(["x"]), json!([ids, "0"])), (json!(vec!["1"; 1001]), json!([ids]))] {
+        let error = server.live(CHANGES, json!({ "ids": given })).await.errors().await[0].take();
+        let extensions = json!({ "code": "INVALID_INPUT", "field": field, "retryable": false });
+        assert_eq!(error["extensions"], extensions, "{error}");
+    }
 }
 
 #[tokio::test]
@@ -308,10 +314,11 @@ async fn subscription_updates_deliver_current_states_and_then_each_change_once()
     let with = async |filter: Value| open(json!({ "filter": filter })).await;
     let (mut all, mut active) = (open(json!({})).await, with(json!({ "statuses": ["ACTIVE"] })).await);
     let (mut prefixed, mut one) = (with(json!({ "pathPrefix": "b/" })).await, open(json!({ "ids": [ids[1]] })).await);
+    let mut both = open(json!({ "ids": [ids[1]], "filter": { "statuses": ["ACTIVE"] } })).await;
     let present: BTreeSet<_> = [next_change(&mut all).await, next_change(&mut all).await].into();
     assert_eq!(present, [change("a/one", "REGISTERED"), change("a/two", "REGISTERED")].into());
     assert_eq!(next_change(&mut one).await, change("a/two", "REGISTERED"));
-    for live in [&mut all, &mut active, &mut prefixed, &mut one] {
+    for live in [&mut all, &mut active, &mut prefixed, &mut one, &mut both] {
         assert_eq!(next_change(live).await, change("", "caught up"));
     }
 
@@ -327,7 +334,9 @@ async fn subscription_updates_deliver_current_states_and_then_each_change_once()
     let last: BTreeSet<_> = [next_change(&mut all).await, next_change(&mut all).await].into();
     assert_eq!(last, [change("b/one", "REGISTERED"), change("a/two", "ACTIVE")].into());
     assert_eq!(next_change(&mut prefixed).await, change("b/one", "REGISTERED"));
-    assert_eq!(next_change(&mut one).await, change("a/two", "ACTIVE"));
+    for live in [&mut one, &mut both] {
+        assert_eq!(next_change(live).await, change("a/two", "ACTIVE"));
+    }
     for state in ["ACTIVE", "left as PAUSED", "ACTIVE", "left as DRAINING"] {
         assert_eq!(next_change(&mut active).await, change("a/one", state));
     }

@@ -94,9 +94,9 @@ async fn noetls_table_accepts_a_dead_row_and_noetls_publisher_does_not_claim_it(
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let claimed = references(&server.claim(json!({ "maxAttempts": 1 })).await);
     server.failed(&claimed[0], "no", None).await;
-    let entries = "{ outbox { entries(filter: { statuses: [DEAD] }) { nodes { id: entryId status } } } }";
+    let entries = "{ outbox { entries(filter: { statuses: [DEAD] }) { nodes { entryId status } } } }";
     let entries = server.data(entries, Value::Null).await;
-    assert_eq!(entries["outbox"]["entries"]["nodes"], json!([{ "id": "0-1", "status": "DEAD" }]));
+    assert_eq!(entries["outbox"]["entries"]["nodes"], json!([{ "entryId": "0-1", "status": "DEAD" }]));
     assert_eq!(deployment.outbox_rows(NOETL_CLAIMS).await, 0);
 }
 

@@ -21,7 +21,7 @@ async fn fail_until_dead(server: &Server, claim: &Value) -> Value {
 }
 
 const ENTRIES: &str = "query($filter: OutboxFilter) { outbox { entries(filter: $filter, first: 100) { nodes {
-    id: entryId status statusText dead attempts lastError } } } }";
+    entryId status statusText dead attempts lastError } } } }";
 
 async fn entries(server: &Server, filter: Value) -> Vec<Value> {
     let listed = server.data(ENTRIES, json!({ "filter": filter })).await;
@@ -29,7 +29,7 @@ async fn entries(server: &Server, filter: Value) -> Vec<Value> {
 }
 
 async fn listed(server: &Server, filter: Value) -> Vec<String> {
-    entries(server, filter).await.iter().map(|entry| entry["id"].as_str().unwrap().to_owned()).collect()
+    entries(server, filter).await.iter().map(|entry| entry["entryId"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn a_row_is_dead_after_its_last_attempt_and_the_next_row_of_its_execution_
     let expected = json!({ "index": 0, "entryId": "0-1", "retryInSeconds": null, "dead": true, "userErrors": [] });
     assert_eq!(failed, expected);
     let row = &entries(&server, json!({ "statuses": ["DEAD"] })).await[0];
-    let expected = json!({ "id": "0-1", "status": "DEAD", "statusText": "FAILED", "dead": true, "attempts": 2,
+    let expected = json!({ "entryId": "0-1", "status": "DEAD", "statusText": "FAILED", "dead": true, "attempts": 2,
                            "lastError": "broken" });
     assert_eq!(row, &expected);
     assert_eq!(ids(&server.claim(json!({})).await), ["0-2"], "the DEAD row blocks no other row");
@@ -71,7 +71,7 @@ async fn a_row_whose_last_lease_expires_becomes_dead_and_is_not_claimed_again() 
     }
     assert_eq!(ids(&server.claim(json!({})).await), ["0-2"]);
     let dead = &entries(&server, json!({ "statuses": ["DEAD"] })).await[0];
-    assert_eq!((&dead["id"], &dead["attempts"]), (&json!("0-1"), &json!(2)));
+    assert_eq!((&dead["entryId"], &dead["attempts"]), (&json!("0-1"), &json!(2)));
     assert!(dead["lastError"].as_str().unwrap().contains("lease"), "{dead}");
 }
 
@@ -201,7 +201,7 @@ async fn an_unknown_status_is_shown_with_its_text_and_the_row_is_listed() {
     deployment.on_shard(0, parked).await;
     assert_eq!(listed(&server, json!({})).await, ["0-2", "0-1"]);
     let unknown = entries(&server, json!({ "statuses": ["UNKNOWN"] })).await;
-    let expected = json!([{ "id": "0-1", "status": "UNKNOWN", "statusText": "PARKED", "dead": false, "attempts": 0,
+    let expected = json!([{ "entryId": "0-1", "status": "UNKNOWN", "statusText": "PARKED", "dead": false, "attempts": 0,
                             "lastError": null }]);
     assert_eq!(Value::from(unknown), expected);
     assert_eq!(references(&server.claim(json!({})).await).len(), 1, "only the other row is claimed");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const ENTRIES: &str = "query($filter: OutboxFilter, $first: Int, $after: String, $last: Int, $before: String) { outbox {
     entries(filter: $filter, first: $first, after: $after, last: $last, before: $before) {
-        nodes { id: entryId status attempts executionId subject payload payloadCodec availableAt lastError createdAt publishedAt }
+        nodes { entryId status attempts executionId subject payload payloadCodec availableAt lastError createdAt publishedAt }
         pageInfo { hasNextPage hasPreviousPage startCursor endCursor } unavailableShards } } }";
 
 async fn entries(server: &Server, variables: Value) -> Value {
@@ -14,7 +14,7 @@ async fn entries(server: &Server, variables: Value) -> Value {
 }
 
 fn ids(page: &Value) -> Vec<String> {
-    page["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_str().unwrap().to_owned()).collect()
+    page["nodes"].as_array().unwrap().iter().map(|node| node["entryId"].as_str().unwrap().to_owned()).collect()
 }
 
 async fn filtered(server: &Server, filter: Value) -> Vec<String> {
@@ -135,7 +135,7 @@ async fn the_outbox_is_counted_by_the_form_of_the_subject() {
 
 /// Every claimable row counts as pending: a fresh row, a failed row that is due, and a row with an expired lease.
 #[tokio::test]
-async fn the_pending_count_is_the_number_of_claimable_rows() {
+async fn pending_is_the_number_of_claimable_rows() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let scaler = async || server.get("/scaler/outbox").await.unwrap().json::<Value>().await.unwrap();

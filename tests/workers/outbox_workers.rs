@@ -46,10 +46,10 @@ async fn a_claim_selects_by_pool_and_by_subject_and_names_its_claimant() {
     // An entry without a stored subject has the one that the claim shows.
     assert_eq!(claim(json!({ "subjectPrefix": "noetl.events.default.default.5." })).await, ["0-5"]);
 
-    let query = "{ outbox { entries { nodes { id: entryId status claimant leaseExpiresAt } } } }";
+    let query = "{ outbox { entries { nodes { entryId status claimant leaseExpiresAt } } } }";
     let list = async || server.data(query, Value::Null).await["outbox"]["entries"]["nodes"].take();
     let entries = list().await;
-    assert_eq!(entries[2], json!({ "id": "0-3", "status": "PENDING", "claimant": null, "leaseExpiresAt": null }));
+    assert_eq!(entries[2], json!({ "entryId": "0-3", "status": "PENDING", "claimant": null, "leaseExpiresAt": null }));
     let expires: DateTime<Utc> = serde_json::from_value(entries[0]["leaseExpiresAt"].clone()).unwrap();
     assert!(expires > Utc::now() + chrono::Duration::minutes(9), "{entries}");
     assert_eq!((&entries[0]["status"], &entries[0]["claimant"]), (&json!("IN_FLIGHT"), &json!("worker-7")));
@@ -194,6 +194,39 @@ async fn an_extended_lease_keeps_its_entries_and_an_expired_one_is_not_extended(
     assert_eq!((&settled["published"], &settled["stale"]), (&json!(2), &json!([])));
     let after = server.renewed(&of("1")[..1], 600).await;
     assert_eq!(outcomes(&after), [json!([0, "0-1", "STALE_LEASE"])], "it is delivered");
+}
+
+#[tokio::test]
+async fn a_limit_a_lease_and_a_delay_that_are_null_have_their_defaults() {
+    let deployment = Deployment::start(1).await;
+    let server = replica(&deployment).await;
+    deployment.fill_outbox(0, &(1..=101).collect::<Vec<_>>(), 1).await;
+    let send = async |call: &str| {
+        server.data(&format!("mutation($n: Int) {{ it: {call} }}"), json!({ "n": null })).await["it"].take()
+    };
+    let assert_default_lease = |claim: &Value| {
+        let expires: DateTime<Utc> = serde_json::from_value(claim["leaseExpiresAt"].clone()).unwrap();
+        assert!((15..=30).contains(&(expires - Utc::now()).num_seconds()), "{claim}");
+    };
+    let claimed = "claimOutbox(input: { select: { all: true }, limit: $n, leaseSeconds: $n }) {
+        claims { entryId lease leaseExpiresAt } }";
+    let claimed = send(claimed).await;
+    assert_eq!(ids(&claimed).len(), 100);
+    let claim = &claimed["claims"][0];
+    assert_default_lease(claim);
+    let tried =
+        "UPDATE noetl.outbox SET attempts = 9, lease_until = now() + interval '10 seconds' WHERE status = 'IN_FLIGHT'";
+    deployment.on_shard(0, tried).await;
+    let claim = format!("entryId: {}, lease: {}", claim["entryId"], claim["lease"]);
+    let renewed = format!(
+        "renewOutboxLeases(input: {{ claims: [{{ {claim} }}], leaseSeconds: $n }}) {{ results {{ leaseExpiresAt }} }}"
+    );
+    assert_default_lease(&send(&renewed).await["results"][0]);
+    let failed = format!(
+        "markOutboxFailed(input: {{ failures: [{{ {claim}, error: \"no\" }}], maxDelaySeconds: $n }}) {{
+            results {{ retryInSeconds }} }}"
+    );
+    assert_eq!(send(&failed).await["results"], json!([{ "retryInSeconds": 256 }]));
 }
 
 #[tokio::test]

@@ -148,6 +148,7 @@ fn malformed() -> Vec<(&'static str, &'static str, Value)> {
         json!("2026-01-01"),
         json!("2026-01-01T25:00:00Z"),
         json!(" "),
+        json!("\0"),
         json!(1_767_225_600),
         json!(1.5),
         json!(true),

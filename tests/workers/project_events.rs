@@ -205,6 +205,7 @@ fn values_of_other_types() -> Vec<(&'static str, Option<Value>)> {
         json!("2026-01-01T25:00:00Z"),
         json!("292277-01-01T00:00:00Z"),
         json!(""),
+        json!("\0"),
         json!(1_767_225_600),
         json!(true),
         json!([]),

@@ -1,6 +1,7 @@
 //! Checks of the conditions that several filters have.
 
 use async_graphql::ID;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::scalars::parse_ids;
 use noetl_domain::ids::Id;
@@ -38,4 +39,12 @@ pub(super) fn check_owner(field: &str, name: Option<String>) -> Result<Option<St
 /// Refuses a malformed prefix of a path.
 pub(super) fn check_prefix(field: &str, prefix: Option<String>) -> Result<Option<String>, Rejection> {
     prefix.map(|prefix| check_text(field, &prefix).map(|()| prefix)).transpose()
+}
+
+/// Returns a bound of times that has the same meaning and can be stored: in microseconds, and in the years 1 to 9999.
+pub(super) fn time_bound(time: DateTime<Utc>) -> DateTime<Utc> {
+    let finer = i64::from(time.timestamp_subsec_nanos() % 1_000);
+    let rounded = if finer == 0 { time } else { time + TimeDelta::nanoseconds(1_000 - finer) };
+    let second = |seconds| DateTime::from_timestamp(seconds, 0).unwrap_or(rounded);
+    rounded.clamp(second(-62_135_596_800), second(253_402_300_800))
 }

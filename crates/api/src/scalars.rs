@@ -14,7 +14,7 @@ use plain_json::{RawJson, Text, from_graphql};
 pub const DATE_TIME: CheckedScalar =
     CheckedScalar { name: "DateTime", example: "\"2026-01-31T12:00:00Z\"", fits: is_date_time };
 
-/// A time in UTC, shown as text of one length, so that the order of the texts is the order of the times.
+/// A time in UTC. In the years 0 to 9999, the texts have one length, so they sort as the times do.
 #[derive(Debug, Clone, Copy)]
 pub struct Time(pub DateTime<Utc>);
 

@@ -58,12 +58,6 @@ impl Capability {
         Self::AnyDocument,
     ];
 
-    /// Returns whether the capability is about the form of requests and gives no access to data by itself.
-    #[must_use]
-    pub const fn is_about_requests(self) -> bool {
-        matches!(self, Self::Introspect | Self::AnyDocument)
-    }
-
     /// Returns the name in messages and in the API, such as `OWN_LIFECYCLE`.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -80,21 +80,18 @@ impl<E: Executor> Engine<E> {
         let mut observed = observed.log_slow(self.slow, &mut operation, &self.request_id);
         let of_mutation = operation.kind == OperationType::Mutation;
         let hints = of_mutation.then(|| outcome_hints(&mut operation.request, self.outcome_hint));
-        let signal = observed.signal();
+        let (signal, cost) = (observed.signal(), operation.cost);
         let run = async {
             let request = (self.prepare)(operation.request.data(signal));
             self.executor.execute(request).await
         };
         let caught = AssertUnwindSafe(run).catch_unwind();
         let mut reply = match timeout(self.limits.deadline, caught).await {
-            Ok(Ok(response)) => reply_from_response(response, &operation.shape, &self.limits, transport),
+            Ok(Ok(response)) => reply_from_response(response, &operation.shape, cost, &self.limits, transport),
             Ok(Err(panic)) => reply_from_panic(panic.as_ref()),
             Err(_) => hints.map_or_else(Reply::timeout, |hints| Reply::outcome_unknown(&hints)),
         };
         reply.name_request(&self.request_id);
-        if let Some(cost) = operation.cost {
-            reply.add_cost(cost, self.limits.cost);
-        }
         observed.settle(&reply);
         reply
     }
@@ -112,7 +109,7 @@ impl<E: Executor> Engine<E> {
     fn subscribe(self, operation: Operation, transport: Transport) -> impl Stream<Item = Reply> + Send {
         let mut observed = Observed::start(&self.metrics, transport, operation.kind);
         let request_id = self.request_id.clone();
-        let (shape, limits) = (operation.shape, self.limits);
+        let (shape, cost, limits) = (operation.shape, operation.cost, self.limits);
         // The executor's stream is created inside this one, so that a panic during its creation is caught as well. The
         // future is boxed because it is needed only until then.
         let made = async move {
@@ -124,7 +121,7 @@ impl<E: Executor> Engine<E> {
         let caught = AssertUnwindSafe(responses.flatten()).catch_unwind().map(Some).chain(ending);
         caught.filter_map(move |item| {
             let reply = item.map(|result| match result {
-                Ok(response) => reply_from_response(response, &shape, &limits, transport),
+                Ok(response) => reply_from_response(response, &shape, cost, &limits, transport),
                 Err(panic) => reply_from_panic(panic.as_ref()),
             });
             let reply = reply.map(|mut reply| {
@@ -151,9 +148,19 @@ fn within<T>(spans: OperationSpans, items: impl Stream<Item = T>) -> impl Stream
     stream::poll_fn(move |context| spans.in_scope(|| items.poll_next_unpin(context)))
 }
 
-fn reply_from_response(mut response: Response, shape: &Shape, limits: &Limits, transport: Transport) -> Reply {
+/// Returns the reply for a response. `cost` is the cost to show in it.
+fn reply_from_response(
+    mut response: Response,
+    shape: &Shape,
+    cost: Option<u64>,
+    limits: &Limits,
+    transport: Transport,
+) -> Reply {
     shape.apply(&mut response);
-    let reply = Reply::from(response);
+    let mut reply = Reply::from(response);
+    if let Some(cost) = cost {
+        reply.add_cost(cost, limits.cost);
+    }
     if reply.fits(limits.response_bytes) {
         return reply;
     }

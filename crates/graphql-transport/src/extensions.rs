@@ -15,7 +15,7 @@ pub(super) const SHA256_HASH: &str = "sha256Hash";
 /// Entry that identifies the caller's trace, and the name of the header that does.
 pub(super) const TRACEPARENT: &str = "traceparent";
 
-/// Entry that asks for the cost of the operation; true or false.
+/// Entry that asks for the cost of the document; true or false.
 pub(super) const COST: &str = "cost";
 
 /// The entries of a request's `extensions` that the server reads. A value of another form becomes null.

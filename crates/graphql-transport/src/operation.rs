@@ -90,7 +90,7 @@ pub(super) struct Operation {
     pub(super) introspects: bool,
     /// Bytes of its document and its variables.
     pub(super) text_bytes: usize,
-    /// Its cost, if the request asks for it.
+    /// Cost of its document, if the request asks for it.
     pub(super) cost: Option<u64>,
 }
 

@@ -78,7 +78,7 @@ impl Reply {
         }
     }
 
-    /// Adds the cost of the operation, and the allowed one.
+    /// Adds the cost of the document, and the allowed one.
     pub(super) fn add_cost(&mut self, actual: u64, allowed: u64) {
         self.extensions.insert("cost".to_owned(), serde_json::json!({ "actual": actual, "allowed": allowed }));
     }

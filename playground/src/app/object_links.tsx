@@ -16,6 +16,20 @@ export function objectLocation(kind: ObjectKind, id: string) {
   return { to: "/executions/$id", params: { id } } as const satisfies LinkProps;
 }
 
+/** Execution or source subscription. Both fields are null if the object is of a kind that the console does not know. */
+interface LogOwner<Shown> {
+  execution: Shown | null;
+  subscription: Shown | null;
+}
+
+/** Returns an object with its kind; null if its kind is unknown. */
+export function objectOf<Shown>({ execution, subscription }: LogOwner<Shown>) {
+  if (subscription) {
+    return { ...subscription, kind: "subscription", title: "Subscription" } as const;
+  }
+  return execution && ({ ...execution, kind: "execution", title: "Execution" } as const);
+}
+
 interface Props {
   kind: ObjectKind;
   id: string;

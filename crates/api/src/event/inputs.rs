@@ -3,7 +3,7 @@
 use async_graphql::{Enum, ID, InputObject, OneofObject};
 use chrono::{DateTime, Utc};
 
-use crate::filters::{check_owner, check_texts, checked_ids};
+use crate::filters::{check_owner, check_texts, checked_ids, time_bound};
 use crate::scalars::parse_id;
 use noetl_domain::event as domain;
 use noetl_domain::event_list::LogFilter;
@@ -95,17 +95,11 @@ impl EventFilter {
         }
         Ok(LogFilter {
             event: self.conditions.parse()?,
-            created_after: self.created_after.map(storable),
-            created_before: self.created_before.map(storable),
+            created_after: self.created_after.map(time_bound),
+            created_before: self.created_before.map(time_bound),
             text: self.text,
         })
     }
-}
-
-/// Returns the nearest time that events can have.
-fn storable(time: DateTime<Utc>) -> DateTime<Utc> {
-    let bound = |seconds| DateTime::from_timestamp(seconds, 0).unwrap_or(time);
-    time.clamp(bound(-62_135_596_800), bound(253_402_300_800))
 }
 
 /// Order of a log.

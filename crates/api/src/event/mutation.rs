@@ -10,6 +10,7 @@ use super::reserve_event_ids::{ReserveEventIdsInput, ReserveEventIdsPayload};
 use crate::access::{OUTBOX, PROJECT, caller};
 use crate::audit::audited;
 use crate::context::Services;
+use crate::guards::WrittenInput;
 use crate::moved_input::Moved;
 
 /// Mutations that store events of workers.
@@ -64,7 +65,10 @@ async fn project(ctx: &Context<'_>, batch: ProjectEvents) -> Result<BatchOutcome
     }
     audited(ctx, executions(&batch.drafts), async {
         let given = given_ids(&batch.drafts);
-        BatchOutcome::new(&given, batch.carry_out(ctx.data::<Services>()?, &caller(ctx)?).await)
+        BatchOutcome::new(
+            &given,
+            batch.carry_out(ctx.data::<Services>()?, &WrittenInput::new(ctx), &caller(ctx)?).await,
+        )
     })
     .await
 }

@@ -86,7 +86,7 @@ impl Event {
     /// Execution or source subscription that the log belongs to; null if the log has no registered or started event yet.
     #[graphql(guard = "READ")]
     async fn owner(&self, ctx: &Context<'_>) -> Result<Option<LogOwner>> {
-        LogOwner::load(ctx, self.0.execution_id).await
+        LogOwner::load(ctx, self.0.execution_id, ctx.look_ahead().field("execution")).await
     }
 
     /// Catalog entry that the event names; null if it names none, or if the catalog does not have it.

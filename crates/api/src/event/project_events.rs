@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use async_graphql::{ComplexObject, Context, ID, InputObject, InputValueError, Result, SimpleObject};
+use async_graphql::{ComplexObject, Context, ID, InputObject, InputValueError, MaybeUndefined, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
@@ -10,6 +10,7 @@ use super::types::Event;
 use crate::audit::AuditedPayload;
 use crate::context::Services;
 use crate::errors::{UserError, item_error, result_or_user_error};
+use crate::guards::WrittenInput;
 use crate::moved_input::{Fields, FromFields, Moved};
 use crate::outbox::inputs::OutboxClaimRef;
 use crate::outbox::settle::mark_one_published;
@@ -32,8 +33,9 @@ pub(super) struct ProjectEventsInput {
     /// Whether to mark the entry of the claim as published too, if no event is refused (default: false). Needs the
     /// capability `OUTBOX`.
     pub(super) settle: Option<bool>,
-    /// Whether events of unknown types are refused, so that a misspelt type is not stored (default: false).
-    pub(super) strict: Option<bool>,
+    /// Whether events of unknown types are refused, so that a misspelt type is not stored (default: false). Null, and a
+    /// variable without a value, is refused.
+    pub(super) strict: MaybeUndefined<bool>,
 }
 
 /// An event of a worker. Null counts as absent, and in the ids that are not required, so does an empty string.
@@ -51,8 +53,8 @@ pub(super) struct EventInput {
     /// Id of the execution or source subscription that started the execution (default: the parent of the execution if
     /// it is known).
     parent_execution_id: Option<ID>,
-    /// Type of the event, such as `step.enter` (1 to 255 bytes); docs/guide/events.md lists them. A lifecycle event of a
-    /// source subscription is refused, because only transitions write such events.
+    /// Type of the event, such as `step.enter` (1 to 255 bytes); docs/guide/events.md lists the types. A lifecycle event
+    /// of a source subscription is refused, because only transitions write such events.
     #[graphql(name = "type")]
     event_type: String,
     /// Id of the node that the event belongs to.
@@ -61,11 +63,12 @@ pub(super) struct EventInput {
     node_name: Option<String>,
     /// Type of the node.
     node_type: Option<String>,
-    /// Status after the event. The type decides the state; of the status, only errors (`FAILED`, `ERROR`) are read.
+    /// Status after the event. The type decides the state; of the status, errors (`FAILED`, `ERROR`) are read, and
+    /// `STARTED` and `RUNNING` of `step.enter`.
     status: Option<String>,
     /// Duration of the reported work, in seconds.
     duration_seconds: Option<f64>,
-    /// Time of the event (default: the time at which the event is stored).
+    /// Time of the event, in the years 1 to 9999 (default: the time at which the event is stored).
     created_at: Option<DateTime<Utc>>,
     /// Input of the reported work.
     context: Option<JsonInput>,
@@ -106,7 +109,7 @@ pub(super) struct ProjectEventDocumentsInput {
     /// Whether to mark the entry of the claim as published too, as in `projectEvents`.
     pub(super) settle: Option<bool>,
     /// Whether events of unknown types are refused, as in `projectEvents`.
-    pub(super) strict: Option<bool>,
+    pub(super) strict: MaybeUndefined<bool>,
 }
 
 /// An event of a batch, without a check.
@@ -171,7 +174,8 @@ pub(super) struct BatchOutcome {
     duplicates: usize,
     /// Events that were refused, in the order of the batch.
     rejected: Vec<ProjectEventsResult>,
-    /// Types of stored events that are not known, such as a misspelt one. These events change no state.
+    /// Types of the events in the log (stored or duplicate) that docs/guide/events.md does not list, such as a misspelt
+    /// one. These events change no state.
     unknown_types: Vec<String>,
     /// Whether the entry of the claim is marked as published by this request or an earlier one.
     settled: bool,
@@ -272,7 +276,7 @@ pub(super) struct ProjectEvents {
     pub(super) drafts: Vec<Draft>,
     pub(super) claim: Option<OutboxClaimRef>,
     pub(super) settle: bool,
-    pub(super) strict: bool,
+    strict: MaybeUndefined<bool>,
 }
 
 /// Result of a batch.
@@ -291,15 +295,20 @@ impl Default for Projected {
 
 impl ProjectEvents {
     /// Stores the events, and then settles the entry of the claim if the batch says so.
-    pub(super) async fn carry_out(self, services: &Services, caller: &Caller) -> Result<Projected, ServiceError> {
+    pub(super) async fn carry_out(
+        self,
+        services: &Services,
+        written: &WrittenInput<'_>,
+        caller: &Caller,
+    ) -> Result<Projected, ServiceError> {
+        let strict = written.guard("strict", self.strict)?.unwrap_or(false);
         let claim = self.claim.map(|claim| claim.parse("claim")).transpose()?;
         if let Some(claim) = claim {
             services.outbox.check_id("claim.entryId", claim.id)?;
         } else if self.settle {
             return Err(Rejection::invalid("settle", "settle needs a claim").into());
         }
-        let outcome =
-            services.ingest.project(Batch { events: self.drafts, claim, strict: self.strict }, caller).await?;
+        let outcome = services.ingest.project(Batch { events: self.drafts, claim, strict }, caller).await?;
         let settled = match claim {
             Some(claim) if self.settle && outcome.rejected.is_empty() => {
                 mark_one_published(services, claim, &caller.scope).await.map(|()| true)
@@ -319,7 +328,7 @@ impl FromFields for ProjectEvents {
             drafts: events.into_iter().map(|Moved(EventOfBatch(event))| Ok(event)).collect(),
             claim: fields.optional("claim")?,
             settle: fields.optional("settle")?.unwrap_or(false),
-            strict: fields.optional("strict")?.unwrap_or(false),
+            strict: fields.required("strict")?,
         })
     }
 }
@@ -327,8 +336,7 @@ impl FromFields for ProjectEvents {
 impl From<ProjectEventDocumentsInput> for ProjectEvents {
     fn from(input: ProjectEventDocumentsInput) -> Self {
         let drafts = input.events.into_iter().map(|JsonInput(document)| EventDraft::of_document(&document)).collect();
-        let (settle, strict) = (input.settle.unwrap_or(false), input.strict.unwrap_or(false));
-        Self { drafts, claim: input.claim, settle, strict }
+        Self { drafts, claim: input.claim, settle: input.settle.unwrap_or(false), strict: input.strict }
     }
 }
 

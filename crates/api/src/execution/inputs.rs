@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use super::status::ExecutionStatus;
 use crate::access::scope;
 use crate::context::Services;
-use crate::filters::{check_owner, check_prefix};
+use crate::filters::{check_owner, check_prefix, time_bound};
 use crate::guards::WrittenInput;
 use crate::scalars::{Json, parse_catalog_id, parse_event_id, parse_id, parse_ids};
 use crate::selector::{Selected, selector};
@@ -100,10 +100,10 @@ impl ExecutionFilter {
             parent_execution_id: parent,
             ids: None,
             id_prefix: self.id_prefix.map(|prefix| check_id_prefix(&field("idPrefix"), prefix)).transpose()?,
-            started_after: self.started_after,
-            started_before: self.started_before,
-            ended_after: self.ended_after,
-            ended_before: self.ended_before,
+            started_after: self.started_after.map(time_bound),
+            started_before: self.started_before.map(time_bound),
+            ended_after: self.ended_after.map(time_bound),
+            ended_before: self.ended_before.map(time_bound),
             tenant_id: check_owner(&field("tenantId"), self.tenant_id)?,
             organization_id: check_owner(&field("organizationId"), self.organization_id)?,
         })

@@ -1,12 +1,15 @@
-//! The executions that a source subscription started, as a field of the source subscription.
+//! The executions that a source subscription started, as fields of the source subscription.
 
 use async_graphql::{ComplexObject, Context, Result};
 
 use super::inputs::ExecutionFilter;
-use super::lists::{ExecutionConnection, children};
-use crate::access::READ;
-use crate::connection::PageArguments;
+use super::lists::{ExecutionConnection, ExecutionList, ExecutionsOf, children};
+use crate::access::{READ, scope};
+use crate::connection::{PageArguments, TotalCount, total_count};
+use crate::loaders::BatchLoader;
 use crate::subscription::types::SourceSubscription;
+use noetl_domain::execution::Status;
+use noetl_storage::execution_lists;
 
 #[ComplexObject]
 impl SourceSubscription {
@@ -25,5 +28,19 @@ impl SourceSubscription {
     ) -> Result<Option<ExecutionConnection>> {
         let page = PageArguments { first, after, last, before };
         children(ctx, self.key(), filter, &page).await.map(Some)
+    }
+
+    /// Backlog: number of executions that the subscription started and that have not ended.
+    #[graphql(guard = "READ")]
+    async fn backlog(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Number up to which executions are counted (1 to 100000, default 10000).")] up_to: Option<i32>,
+    ) -> Result<Option<TotalCount>> {
+        ctx.data::<BatchLoader>()?;
+        let open = Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
+        let filter = execution_lists::ExecutionFilter { statuses: Some(open), ..Default::default() };
+        let list = ExecutionList { of: ExecutionsOf::Parent(self.key()), filter, scope: scope(ctx)? };
+        total_count(ctx, &list, up_to).await.map(Some)
     }
 }

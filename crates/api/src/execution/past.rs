@@ -32,7 +32,7 @@ impl ExecutionState {
         Status::from_stored(&self.0.row().status).into()
     }
 
-    /// Name of the status as stored.
+    /// Name of the status.
     async fn status_text(&self) -> &str {
         &self.0.row().status
     }
@@ -42,7 +42,7 @@ impl ExecutionState {
         self.0.row().end_time.map(Time)
     }
 
-    /// Reason for the failure or the cancellation.
+    /// Error or reason that the event that ended the execution names.
     #[graphql(guard = "READ")]
     async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
         self.0.own.error(ctx).await
@@ -54,7 +54,7 @@ impl ExecutionState {
         self.0.own.result(ctx).await
     }
 
-    /// Number of events in the log.
+    /// Number of events in the log up to the moment.
     #[graphql(guard = "READ")]
     async fn event_count(&self, ctx: &Context<'_>) -> Result<Option<BigInt>> {
         self.0.own.event_count(ctx).await

@@ -47,7 +47,7 @@ pub struct Step {
     name: String,
     /// Current status.
     status: StepStatus,
-    /// Number of the attempt in the current run, as the latest event that has one says, else the number of commands (1 in
+    /// Number of the attempt in the current run: that of the latest event that has one, else the number of commands (1 in
     /// a loop); 0 before the first command.
     attempt: i32,
     /// Time at which the step was entered or skipped.
@@ -82,8 +82,8 @@ enum Outcome {
 #[ComplexObject]
 impl Step {
     /// Result of the step: that of its last call, also before the step completes, else that of its completion. For a
-    /// loop, the result of its end event; if that has none, the list of the results of its completed iterations, in the
-    /// order in which they ended.
+    /// completed loop, the result of its end event; if that has none, the list of the results of its iterations, in the
+    /// order in which they ended. A cursor loop has no such list.
     #[graphql(guard = "READ")]
     async fn result(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
         match &self.outcome {
@@ -170,7 +170,7 @@ connection!(StepConnection, StepEdge, Step, ListInMemory);
 /// Progress of a loop.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StepIterations {
-    /// Expected number of iterations; if unknown, the number of issued iterations.
+    /// Expected number of iterations; if unknown, `dispatched`.
     expected: i32,
     /// Number of iterations with an event.
     dispatched: i32,

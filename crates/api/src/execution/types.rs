@@ -200,43 +200,27 @@ impl ExecutionFields {
 }
 
 /// Execution or source subscription: one of the fields is not null.
+// Beside `Execution`, because the two contain each other.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct LogOwner {
     /// The execution.
-    execution: Option<Execution>,
+    pub execution: Option<Execution>,
     /// The source subscription.
-    subscription: Option<SourceSubscription>,
+    pub subscription: Option<SourceSubscription>,
 }
 
 impl LogOwner {
-    /// Returns the owner of a log through the batch loaders; `None` if there is none that the caller may read.
-    pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
-        Ok(ObjectOfLog::load(ctx, id, ctx.look_ahead().field("execution")).await?.map(|object| match object {
-            ObjectOfLog::Execution(execution) => Self { execution: Some(execution), subscription: None },
-            ObjectOfLog::Subscription(subscription) => Self { execution: None, subscription: Some(subscription) },
-        }))
-    }
-}
-
-/// Object to which a log belongs.
-#[derive(Debug)]
-pub enum ObjectOfLog {
-    /// An execution.
-    Execution(Execution),
-    /// A source subscription.
-    Subscription(SourceSubscription),
-}
-
-impl ObjectOfLog {
-    /// Returns the object through the batch loaders; `None` if there is none that the caller may read. `selection` is the
-    /// field that shows an execution.
+    /// Returns the owner of a log through the batch loaders; `None` if there is none that the caller may read. `selection`
+    /// is the field that shows an execution.
     pub async fn load(ctx: &Context<'_>, id: Id, selection: Lookahead<'_>) -> Result<Option<Self>> {
         let head = ctx.data::<BatchLoader>()?.load_one(HeadKey(id)).await.map_err(field_error)?;
         let head = head.transpose().map_err(field_error)?;
         if head.is_some_and(|head| head.event_type == REGISTERED) {
-            return Ok(SourceSubscription::load(ctx, id).await?.map(Self::Subscription));
+            let subscription = SourceSubscription::load(ctx, id).await?;
+            return Ok(subscription.map(|found| Self { execution: None, subscription: Some(found) }));
         }
-        Ok(Execution::read(ctx, id, selection).await.map_err(field_error)?.map(Self::Execution))
+        let execution = Execution::read(ctx, id, selection).await.map_err(field_error)?;
+        Ok(execution.map(|found| Self { execution: Some(found), subscription: None }))
     }
 }
 
@@ -305,7 +289,7 @@ impl ExecutionFields {
         seconds_between(self.row.start_time, self.row_of_moment(ctx).await.end_time)
     }
 
-    /// Reason for the failure or the cancellation.
+    /// Error or reason that the event that ended the execution names.
     #[graphql(guard = "READ")]
     pub(super) async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
         if let Moment::WithReason(reason) = &self.moment {
@@ -371,12 +355,12 @@ impl ExecutionFields {
         CatalogEntry::load(ctx, Id::new(self.row.catalog_id)).await
     }
 
-    /// Execution that started this execution, or source subscription of whose messages it runs one; null if there is none,
-    /// or if it belongs to another tenant than the caller.
+    /// Execution that started this execution, or source subscription whose message it runs; null if there is none, or if
+    /// it belongs to another tenant than the caller.
     #[graphql(guard = "READ")]
     async fn parent(&self, ctx: &Context<'_>) -> Result<Option<LogOwner>> {
         match self.row.parent_execution_id {
-            Some(parent) => LogOwner::load(ctx, Id::new(parent)).await,
+            Some(parent) => LogOwner::load(ctx, Id::new(parent), ctx.look_ahead().field("execution")).await,
             None => Ok(None),
         }
     }

@@ -5,7 +5,7 @@ use noetl_domain::node_id::NodeId;
 
 use crate::catalog::types::CatalogEntry;
 use crate::event::types::Event;
-use crate::execution::types::{Execution, ObjectOfLog};
+use crate::execution::types::{Execution, LogOwner};
 use crate::outbox::types::OutboxEntry;
 use crate::subscription::types::SourceSubscription;
 
@@ -29,9 +29,9 @@ impl Node {
     /// Returns the object with this id through the batch loaders; `None` if there is none that the caller may read.
     pub async fn load(ctx: &Context<'_>, id: NodeId) -> Result<Option<Self>> {
         Ok(match id {
-            NodeId::Log(id) => ObjectOfLog::load(ctx, id, ctx.look_ahead()).await?.map(|object| match object {
-                ObjectOfLog::Execution(execution) => Self::Execution(execution),
-                ObjectOfLog::Subscription(subscription) => Self::SourceSubscription(subscription),
+            NodeId::Log(id) => LogOwner::load(ctx, id, ctx.look_ahead()).await?.and_then(|owner| {
+                let execution = owner.execution.map(Self::Execution);
+                execution.or_else(|| owner.subscription.map(Self::SourceSubscription))
             }),
             NodeId::CatalogEntry(id) => CatalogEntry::load(ctx, id).await?.map(Self::CatalogEntry),
             NodeId::Event(key) => Event::load(ctx, key).await?.map(Self::Event),

@@ -51,9 +51,9 @@ impl OutboxFilter {
             statuses,
             execution_id: execution,
             min_attempts: self.min_attempts.map(|least| min_attempts(field, least)).transpose()?,
-            ids: None,
             tenant_id: check_owner(&format!("{field}.tenantId"), self.tenant_id)?,
             organization_id: check_owner(&format!("{field}.organizationId"), self.organization_id)?,
+            ..storage::OutboxFilter::default()
         })
     }
 }

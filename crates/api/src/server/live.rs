@@ -21,7 +21,7 @@ impl ServerSubscription {
         ctx: &Context<'_>,
         #[graphql(desc = "Interval between two items in seconds (1 to 60, default 2).")] every_seconds: Option<i32>,
     ) -> Result<impl Stream<Item = WithDeadline<SystemStatus>> + use<>> {
-        let (period, deadline) = (status::period(every_seconds.unwrap_or(2))?, deadline(ctx)?);
+        let (period, deadline) = (status::period(every_seconds.unwrap_or(status::DEFAULT_SECONDS))?, deadline(ctx)?);
         let (services, cache) = (ctx.data::<Services>()?.clone(), ctx.data::<StatusCache>()?.clone());
         let statuses = status::watch(services, cache, scope(ctx)?, period);
         Ok(statuses.map(move |status| WithDeadline::new(status, deadline)))

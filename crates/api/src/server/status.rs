@@ -66,6 +66,9 @@ impl StatusCache {
     }
 }
 
+/// Period of a reader that names none, in seconds.
+pub(super) const DEFAULT_SECONDS: i32 = 2;
+
 /// Parses the period of a reader.
 pub(super) fn period(seconds: i32) -> Result<Duration> {
     match u64::try_from(seconds) {

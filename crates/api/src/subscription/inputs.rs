@@ -40,9 +40,9 @@ impl SubscriptionFilter {
         Ok(subscriptions::SubscriptionFilter {
             states: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
             path_prefix: check_prefix(&format!("{field}.pathPrefix"), self.path_prefix)?,
-            ids: None,
             tenant_id: check_owner(&format!("{field}.tenantId"), self.tenant_id)?,
             organization_id: check_owner(&format!("{field}.organizationId"), self.organization_id)?,
+            ..subscriptions::SubscriptionFilter::default()
         })
     }
 }

@@ -30,7 +30,9 @@ impl SourceSubscriptionSubscription {
     async fn subscription_updates(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only the subscriptions with these ids (at most 1000; default: all).")]
+        #[graphql(
+            desc = "Only the subscriptions with these ids (at most 1000; an empty list follows none; default: all)."
+        )]
         subscription_ids: Option<Vec<ID>>,
         #[graphql(desc = "Only subscriptions that match this filter (default: all).")] filter: Option<
             SubscriptionFilter,

@@ -169,7 +169,9 @@ impl TransitionSubscriptionsResult {
             },
             Err(error) => {
                 let subscription = item.matched.map(SourceSubscription::from);
-                Self { index, subscription_id, subscription, applied: false, user_errors: vec![item_error(error)] }
+                let field = item.index.map(|index| vec!["select".to_owned(), "ids".to_owned(), index.to_string()]);
+                let user_errors = vec![UserError { field, ..item_error(error) }];
+                Self { index, subscription_id, subscription, applied: false, user_errors }
             }
         }
     }

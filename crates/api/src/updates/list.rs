@@ -120,7 +120,7 @@ pub struct ListWatch<L: Followed> {
     pub deadline: Duration,
 }
 
-/// Returns the objects that match now, that the list is complete, and then its updates.
+/// Returns the objects that match now, then changes of before that the list lacked, `CaughtUp`, and then later changes.
 pub fn updates<L: Followed>(watch: ListWatch<L>) -> impl Stream<Item = Result<Update<L::Row>>> + Send {
     try_stream! {
         let feed = reader::read(watch.hub.clone(), L::start(), L::interest(), Shards::All).boxed();
@@ -133,11 +133,14 @@ pub fn updates<L: Followed>(watch: ListWatch<L>) -> impl Stream<Item = Result<Up
                     yield Update { cursor: Some(steps.cursor().clone()), ..update };
                 }
             }
+            if steps.is_caught_up() && follower.completes() {
+                yield Update { cursor: Some(steps.cursor().clone()), ..Update::caught_up() };
+            }
             let before = steps.cursor().clone();
             let step = steps.next(follower.outdated.next(), !L::EACH_EVENT).await?;
             let Step { changes, gaps, cursor } = step;
             for gap in gaps {
-                follower.outdated.add_gap(gap, Instant::now());
+                follower.add_gap(gap);
                 yield Update { cursor: Some(before.clone()), ..Update::gap(gap.shard) };
             }
             let changes: Vec<Change> = changes.into_values().filter(|change| !follower.shows(change)).collect();
@@ -179,12 +182,18 @@ struct Follower<L: Followed> {
     known: Known,
     outdated: Outdated,
     pass: Option<Pass>,
+    /// Whether a shard was listed.
+    listed: bool,
+    /// Whether the reader knows that the list was complete.
+    completed: bool,
+    /// Whether a shard was lost since then.
+    lost: bool,
 }
 
 impl<L: Followed> Follower<L> {
     fn new(watch: ListWatch<L>) -> Self {
         let outdated = Outdated::all(watch.hub.shards(), Instant::now());
-        Self { watch, known: Known::default(), outdated, pass: None }
+        Self { watch, known: Known::default(), outdated, pass: None, listed: false, completed: false, lost: false }
     }
 
     fn shard_of(&self, id: Id) -> ShardIndex {
@@ -227,9 +236,7 @@ impl<L: Followed> Follower<L> {
         if listing.page.has_next {
             self.pass = Some(pass);
         } else {
-            let complete = !pass.shards.is_empty();
             updates.extend(self.end(pass).await?);
-            updates.extend(complete.then(Update::caught_up));
         }
         Ok(Some(updates))
     }
@@ -259,6 +266,7 @@ impl<L: Followed> Follower<L> {
                 updates.extend(self.update(*id, found)?);
             }
         }
+        self.listed |= pass.shards.iter().any(|shard| !self.outdated.contains(*shard));
         Ok(updates)
     }
 
@@ -300,8 +308,23 @@ impl<L: Followed> Follower<L> {
         self.known.remove(id).then(|| Update::of(UpdateKind::LeftFilter, id, row))
     }
 
+    /// Returns whether the list has become complete: first without the shards that can't be read, later with all.
+    fn completes(&mut self) -> bool {
+        let completes = if self.completed { self.lost && self.outdated.is_empty() } else { self.listed };
+        if completes {
+            (self.completed, self.lost) = (true, !self.outdated.is_empty());
+        }
+        completes
+    }
+
+    fn add_gap(&mut self, gap: Place) {
+        self.lost = true;
+        self.outdated.add_gap(gap, Instant::now());
+    }
+
     /// Returns the report of a shard that can't be read, unless it was reported.
     fn lose(&mut self, shard: ShardIndex) -> Option<Update<L::Row>> {
+        self.lost = true;
         self.outdated.add_unavailable(shard, Instant::now()).then(|| Update::gap(shard))
     }
 }

@@ -29,8 +29,8 @@ pub enum UpdateKind {
     /// Changes of the objects on one shard may be missing: the shard can't be reached, or its event feed has a gap. The
     /// current states follow as `CURRENT` when they can be read again, and objects that left the list as `LEFT_FILTER`.
     Gap,
-    /// The list is complete, apart from shards with a `GAP`. It comes after the `CURRENT` items of the start, and after
-    /// those that follow a `GAP`. Later items are changes. A live subscription for one object has none.
+    /// The list is complete. It comes once at the start, when the objects of all shards that can be read were sent, and
+    /// again after each `GAP`, when no shard is missing any more. A live subscription for one object has none.
     CaughtUp,
 }
 

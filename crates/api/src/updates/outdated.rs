@@ -44,6 +44,16 @@ impl Outdated {
         !self.0.insert(shard, retry).is_some_and(|cause| cause.reported)
     }
 
+    /// Returns whether a shard has to be listed.
+    pub(super) fn contains(&self, shard: ShardIndex) -> bool {
+        self.0.contains_key(&shard)
+    }
+
+    /// Returns whether no shard has to be listed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Removes a shard that was listed.
     pub(super) fn remove(&mut self, shard: ShardIndex) {
         self.0.remove(&shard);

@@ -68,6 +68,11 @@ impl Steps {
         Ok(Self { feed, first: Some(first), cursor, caught_up: false })
     }
 
+    /// Returns whether all events that were published before the reader joined the feed were received.
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.caught_up
+    }
+
     /// Returns the position in the feed.
     pub(super) fn cursor(&self) -> &StreamCursor {
         &self.cursor

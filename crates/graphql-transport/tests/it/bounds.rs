@@ -177,6 +177,12 @@ async fn a_response_has_the_cost_of_its_operation_on_request() {
     for extensions in [json!({}), json!({ "cost": false }), json!({ "cost": "true" }), json!({ "cost": [1] })] {
         assert_eq!(ask(10, extensions).await.get("extensions"), None);
     }
+    let mut socket = server.socket().await;
+    let payload = json!({ "query": "subscription { count(to: 2) }", "extensions": { "cost": true } });
+    socket.send(json!({ "type": "subscribe", "id": "1", "payload": payload })).await;
+    for _ in 0..2 {
+        assert_eq!(socket.next().await["payload"]["extensions"]["cost"]["allowed"], allowed);
+    }
 }
 
 #[tokio::test]

@@ -110,7 +110,6 @@ impl Outbox {
         request: &PageRequest<OutboxPosition>,
         scope: &Scope,
     ) -> Result<Listing<ListedRow>, ServiceError> {
-        let filter = &self.with_current_ids(filter).await;
         let pages = self
             .views()
             .map(async |(shard, view)| outbox::list(view, scope, filter, payloads, bounds(shard, request)).await);
@@ -167,7 +166,6 @@ impl Outbox {
     }
 
     async fn total_once(&self, filter: &OutboxFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
-        let filter = &self.with_current_ids(filter).await;
         fan_out::total(&self.databases, limit, |shard, limit| outbox::count(shard, scope, filter, limit)).await
     }
 

@@ -3,6 +3,7 @@
 import { Code, Title } from "@mantine/core";
 import type { ReactNode } from "react";
 
+import { objectOf } from "../../app/object_links";
 import { IdLink } from "../../ui/id_link";
 import { FieldList } from "../../ui/field_list";
 import { formatDuration } from "../../ui/format";
@@ -28,14 +29,15 @@ export function EventFields({ event }: { event: EventDetail }) {
 }
 
 function fieldsOf(event: EventDetail): [string, ReactNode][] {
-  const owner = event.owner?.subscription ? "subscription" : "execution";
-  const path = event.owner?.[owner]?.path;
+  const owner = event.owner && objectOf(event.owner);
   return [
     ["Type", event.type],
     ["Status", event.status && <StatusBadge status={event.status} />],
     ["Created", <Time value={event.createdAt} absolute />],
-    [owner === "subscription" ? "Subscription" : "Execution", <IdLink id={event.executionId} kind={owner} />],
-    ["Path", path && <CatalogLink path={path} version={event.catalogEntry?.version} />],
+    event.owner && !owner
+      ? ["Unknown object", event.executionId]
+      : [owner?.title ?? "Execution", <IdLink id={event.executionId} kind={owner?.kind ?? "execution"} />],
+    ["Path", owner?.path && <CatalogLink path={owner.path} version={event.catalogEntry?.version} />],
     ["Event", event.eventId],
     ["Caused by", event.parentEventId],
     ["Started by", event.parentExecutionId && <IdLink id={event.parentExecutionId} kind="execution" />],

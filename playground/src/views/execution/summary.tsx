@@ -2,6 +2,7 @@
 
 import { Link } from "@tanstack/react-router";
 
+import { objectOf } from "../../app/object_links";
 import { CopyButton } from "../../ui/copy_button";
 import { FieldList } from "../../ui/field_list";
 import { formatNumber } from "../../ui/format";
@@ -65,15 +66,16 @@ function Path({ execution: { path, catalogEntry } }: { execution: Execution }) {
 }
 
 function Parent({ execution: { parent } }: { execution: Execution }) {
-  const kind = parent?.subscription ? "subscription" : "execution";
-  const starter = parent?.[kind];
-  if (!starter) {
+  if (parent === null) {
     return "A request";
   }
-  return (
+  const starter = objectOf(parent);
+  return starter ? (
     <>
-      {starter.path} <IdLink kind={kind} id={starter.id} />
+      {starter.path} <IdLink kind={starter.kind} id={starter.id} />
     </>
+  ) : (
+    "Unknown"
   );
 }
 

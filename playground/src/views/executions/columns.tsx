@@ -1,6 +1,6 @@
 /** Columns of the list of executions. */
 
-import { ObjectLink } from "../../app/object_links";
+import { ObjectLink, objectOf } from "../../app/object_links";
 import type { Column } from "../../ui/data_table";
 import { IdLink } from "../../ui/id_link";
 import { RunDuration } from "../../ui/run_duration";
@@ -47,14 +47,13 @@ function Status({ row: { status, statusText } }: { row: Row }) {
 }
 
 function Parent({ row: { parent } }: { row: Row }) {
-  const kind = parent?.subscription ? "subscription" : "execution";
-  const starter = parent?.[kind];
+  const starter = parent && objectOf(parent);
   if (!starter) {
-    return <span className={classes.none}>–</span>;
+    return <span className={classes.none}>{parent ? "Unknown" : "–"}</span>;
   }
   return (
-    <ObjectLink kind={kind} id={starter.id} className={classes.parent}>
-      {kind === "subscription" ? "Subscription" : "Execution"}
+    <ObjectLink kind={starter.kind} id={starter.id} className={classes.parent}>
+      {starter.title}
     </ObjectLink>
   );
 }

@@ -70,7 +70,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ExecutionState", READ, "context error eventCount execution progress result steps"),
     ("ExecutionState", Open, "endedAt executionId status statusText"),
     ("LogOwner", Open, "execution subscription"),
-    ("SourceSubscription", READ, "catalogEntry executionPool events executions spec"),
+    ("SourceSubscription", READ, "backlog catalogEntry executionPool events executions spec"),
     (
         "SourceSubscription",
         Open,
