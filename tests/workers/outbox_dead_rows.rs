@@ -2,8 +2,6 @@
 //! remove their dead versions yet. The tests count work instead of time: index entries and rows that the database
 //! reports as read.
 
-use std::time::Duration;
-
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::lock_wait::LockWait;
@@ -11,12 +9,12 @@ use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
 use noetl_storage::view::View;
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, eventually, sleep_in_scenario};
+use noetl_testkit::{Deployment, eventually};
 use sqlx::Row as _;
 
 const BATCH: i64 = 100;
 
-/// A claimant with a single connection, so that the database publishes its counts with the next statement.
+/// A claimant with a single connection.
 struct Claimant {
     database: Database,
     marks: LowWatermarks,
@@ -24,8 +22,7 @@ struct Claimant {
 
 impl Claimant {
     fn new(deployment: &Deployment) -> Self {
-        let options = deployment.shard_dsns[0].parse().unwrap();
-        Self { database: Database::new(DatabaseName::Shard(0), options, 1), marks: LowWatermarks::START }
+        Self { database: database(deployment), marks: LowWatermarks::START }
     }
 
     async fn claim(&mut self, limit: i64) -> Vec<Ref> {
@@ -51,17 +48,38 @@ impl Claimant {
         );
     }
 
-    /// Returns the number of rows and index entries that a claim of one batch reads. The database publishes its counts
-    /// at most once a second, with the next statement of the same connection.
+    /// Returns the number of rows and index entries that a claim of one batch reads.
     async fn work(&mut self, deployment: &Deployment) -> i64 {
-        sleep_in_scenario(Duration::from_millis(1100)).await;
-        outbox::probe(View::whole(&self.database), &self.marks).await.unwrap();
+        self.publish_counts(deployment).await;
         let before = read(deployment).await;
         assert_eq!(self.claim(BATCH).await.len(), usize::try_from(BATCH).unwrap());
-        sleep_in_scenario(Duration::from_millis(1100)).await;
-        outbox::probe(View::whole(&self.database), &self.marks).await.unwrap();
+        self.publish_counts(deployment).await;
         read(deployment).await - before
     }
+
+    /// Ends the session, which publishes its counts then. Before, the database may hold them back for some seconds.
+    async fn publish_counts(&mut self, deployment: &Deployment) {
+        self.database = database(deployment);
+        let sessions = "SELECT count(*) FROM pg_stat_activity
+                        WHERE application_name = 'noetl-graphql' AND datname = current_database()";
+        eventually("the session has ended", async || {
+            let count: i64 = sqlx::query_scalar(sessions).fetch_one(&mut deployment.shard(0).await).await.unwrap();
+            (count == 0).then_some(())
+        })
+        .await;
+    }
+}
+
+fn database(deployment: &Deployment) -> Database {
+    Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1)
+}
+
+/// Returns the number of rows whose leases have not expired for long enough. The session ends, as the claimant's do.
+async fn leased(deployment: &Deployment) -> i64 {
+    let mut session = deployment.shard(0).await;
+    run(&mut session, "SET application_name = 'noetl-graphql'").await;
+    let leased = "SELECT count(*) FROM noetl.outbox WHERE lease_until >= now() - interval '1 second'";
+    sqlx::query_scalar(leased).fetch_one(&mut session).await.unwrap()
 }
 
 async fn read(deployment: &Deployment) -> i64 {
@@ -86,10 +104,7 @@ async fn work_of_a_claim_does_not_grow_with_rows_settled_during_an_open_transact
         claimant.settle(&rows).await;
     }
     // The index entries that the settled rows left in the index of leases must also be in the past.
-    eventually("the leases have expired", async || {
-        (deployment.outbox_rows("lease_until >= now() - interval '1 second'").await == 0).then_some(())
-    })
-    .await;
+    eventually("the leases have expired", async || (leased(&deployment).await == 0).then_some(())).await;
     claimant.claim(1).await;
     let held = claimant.work(&deployment).await;
     assert!(held <= 2 * calm, "a claim of {BATCH} rows reads {held} with an open transaction and {calm} without");
