@@ -43,8 +43,24 @@ pub(super) fn check_prefix(field: &str, prefix: Option<String>) -> Result<Option
 
 /// Returns a bound of times that has the same meaning and can be stored: in microseconds, and in the years 1 to 9999.
 pub(super) fn time_bound(time: DateTime<Utc>) -> DateTime<Utc> {
-    let finer = i64::from(time.timestamp_subsec_nanos() % 1_000);
-    let rounded = if finer == 0 { time } else { time + TimeDelta::nanoseconds(1_000 - finer) };
-    let second = |seconds| DateTime::from_timestamp(seconds, 0).unwrap_or(rounded);
-    rounded.clamp(second(-62_135_596_800), second(253_402_300_800))
+    let second = |seconds| DateTime::from_timestamp(seconds, 0).unwrap_or(time);
+    let time = time.clamp(second(-62_135_596_800), second(253_402_300_800));
+    match i64::from(time.timestamp_subsec_nanos() % 1_000) {
+        0 => time,
+        finer => time + TimeDelta::nanoseconds(1_000 - finer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_times_are_rounded_up_and_within_the_years_that_can_be_stored() {
+        let bound = |text: &str| time_bound(text.parse().unwrap()).to_rfc3339();
+        assert_eq!(bound("2026-01-31T12:00:00.000001Z"), "2026-01-31T12:00:00.000001+00:00");
+        assert_eq!(bound("2026-01-31T12:00:00.000001001Z"), "2026-01-31T12:00:00.000002+00:00");
+        assert_eq!(time_bound(DateTime::<Utc>::MAX_UTC).to_rfc3339(), "+10000-01-01T00:00:00+00:00");
+        assert_eq!(time_bound(DateTime::<Utc>::MIN_UTC).to_rfc3339(), "0001-01-01T00:00:00+00:00");
+    }
 }

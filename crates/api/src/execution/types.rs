@@ -162,12 +162,12 @@ impl Execution {
     }
 
     pub(super) const fn key(&self) -> Id {
-        Id::new(self.own.row.execution_id)
+        self.own.key()
     }
 }
 
 impl ExecutionFields {
-    pub(super) fn key(&self) -> Id {
+    const fn key(&self) -> Id {
         Id::new(self.row.execution_id)
     }
 
