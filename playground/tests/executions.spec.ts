@@ -203,3 +203,19 @@ test("an unknown id says so", async ({ console, page }) => {
   await page.goto(`${console.url}/executions/12345678901`);
   await expect(page.getByText("There is no execution with this id")).toBeVisible();
 });
+
+test("an execution and its rerun link to each other", async ({ console, page }) => {
+  const origin = await idle(console.url);
+  const { rerunExecution } = await graphql<{ rerunExecution: { executionId: string } }>(
+    console.url,
+    `mutation ($id: ID!) { rerunExecution(input: { executionId: $id }) { executionId } }`,
+    { id: origin },
+  );
+  await console.open(`/executions/${origin}`, PATH);
+  const main = page.getByRole("main");
+  await main.getByRole("link", { name: rerunExecution.executionId }).click();
+  await expect(page).toHaveURL(new RegExp(`/executions/${rerunExecution.executionId}`));
+  await expect(main.getByText("Rerun of")).toBeVisible();
+  await main.getByRole("link", { name: origin }).click();
+  await expect(page).toHaveURL(new RegExp(`/executions/${origin}`));
+});

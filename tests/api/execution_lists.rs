@@ -53,6 +53,8 @@ async fn executions_are_filtered_by_path_version_end_id_and_dedup_key() {
         (json!({ "path": "a", "version": 40_000 }), "version"),
         (json!({ "idPrefix": "12x" }), "idPrefix"),
         (json!({ "idPrefix": "" }), "idPrefix"),
+        (json!({ "paths": vec!["a"; 101] }), "paths"),
+        (json!({ "executionPools": vec!["a"; 101] }), "pools"),
     ] {
         let query =
             "query($filter: ExecutionFilter) { server { version } executions(filter: $filter) { nodes { id } } }";
@@ -61,6 +63,53 @@ async fn executions_are_filtered_by_path_version_end_id_and_dedup_key() {
         assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{response}");
         assert!(error["message"].as_str().unwrap().contains(field), "{response}");
         assert!(response["data"]["server"]["version"].is_string(), "{response}");
+    }
+}
+
+#[tokio::test]
+async fn executions_are_filtered_by_paths_pools_origin_and_whether_they_have_a_parent() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.feeds_begun().await;
+    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    let inbox = server.register("inbox").await["subscription"]["id"].clone();
+    for path in ["a", "b", "c"] {
+        server.register_entry(path, &json!({ "kind": "playbook" })).await;
+    }
+    let a = start(&server, json!({ "path": "a", "executionPool": "gpu" })).await;
+    let b = start(&server, json!({ "path": "b", "executionPool": "cpu" })).await;
+    let c = start(&server, json!({ "path": "c" })).await;
+    let child = start(&server, json!({ "path": "a", "parentExecutionId": a })).await;
+    let message = start(&server, json!({ "path": "b", "parentExecutionId": inbox })).await;
+    let rerun = "mutation($id: ID!) { rerunExecution(input: { executionId: $id }) { executionId } }";
+    let again = server.data(rerun, json!({ "id": a })).await["rerunExecution"]["executionId"].take();
+    let again = again.as_str().unwrap().to_owned();
+    let stats = "query($filter: ExecutionFilter) { executionStats(filter: $filter) { total } }";
+    for (filter, expected) in [
+        (json!({ "paths": ["a", "b", "a"] }), vec![&again, &message, &child, &b, &a]),
+        (json!({ "paths": ["c", "none"] }), vec![&c]),
+        (json!({ "paths": [] }), vec![]),
+        (json!({ "paths": ["a", "b"], "path": "b" }), vec![&message, &b]),
+        (json!({ "paths": ["a", "b"], "path": "c" }), vec![]),
+        (json!({ "paths": ["a", "b"], "pathPrefix": "b" }), vec![&message, &b]),
+        (json!({ "executionPools": ["gpu"] }), vec![&again, &a]),
+        (json!({ "executionPools": ["gpu", "cpu", "cpu"] }), vec![&again, &b, &a]),
+        (json!({ "executionPools": ["gpu", "cpu"], "paths": ["b"] }), vec![&b]),
+        (json!({ "executionPools": ["none"] }), vec![]),
+        (json!({ "rootsOnly": true }), vec![&again, &c, &b, &a]),
+        (json!({ "rootsOnly": true, "paths": ["b"] }), vec![&b]),
+        (json!({ "rootsOnly": true, "parentExecutionId": a }), vec![]),
+        (json!({ "rootsOnly": false }), vec![&again, &message, &child, &c, &b, &a]),
+        (json!({ "rerunOf": a }), vec![&again]),
+        (json!({ "rerunOf": b }), vec![]),
+    ] {
+        let expected: Vec<String> = expected.into_iter().cloned().collect();
+        assert_eq!(ids(&server, filter.clone()).await, expected, "{filter}");
+        let mut live = live_ids(&server, &filter).await;
+        live.sort_unstable_by(|one, other| other.cmp(one));
+        assert_eq!(live, expected, "{filter}");
+        let total = server.data(stats, json!({ "filter": filter })).await["executionStats"]["total"].take();
+        assert_eq!(total, expected.len(), "{filter}");
     }
 }
 

@@ -231,6 +231,7 @@ fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
         case(format!("events(executionId: \"{id}\") {{ nodes {{ id }} }}"), "executionId");
         let parent = format!("filter: {{parentExecutionId: \"{id}\"}}");
         case(format!("executions({parent}) {{ nodes {{ id }} }}"), "filter.parentExecutionId");
+        case(format!("executions(filter: {{rerunOf: \"{id}\"}}) {{ nodes {{ id }} }}"), "filter.rerunOf");
         case(format!("events(executionId: \"1\", {parent}) {{ nodes {{ id }} }}"), "filter.parentExecutionId");
         let executions = format!("filter: {{executionIds: [\"{id}\"]}}");
         case(format!("events(executionId: \"1\", {executions}) {{ nodes {{ id }} }}"), "filter.executionIds.0");

@@ -30,15 +30,17 @@ const COUNT: &str = "totalCount(upTo: 100) { value }";
 /// few events, because the events of a parent are read whatever their tenant is.
 const FILL: [&str; 5] = [
     "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, start_time, end_time, path,
-                                  tenant_id, organization_id)
-     SELECT 380000000000000000 + n * 1000, n % 40, CASE WHEN n % 3 = 0 THEN 7 WHEN n < 12 THEN 9 END,
+                                  tenant_id, organization_id, execution_pool, rerun_of)
+     SELECT 380000000000000000 + n * 1000, n % 40, CASE WHEN n % 3 = 0 THEN 7 WHEN n < 12 THEN 9 WHEN n > 20000 THEN 6 END,
             CASE WHEN n < 12 THEN 'FAILED' WHEN n > 29500 THEN 'RUNNING' ELSE 'COMPLETED' END,
             timestamptz '2026-01-01' + n * interval '2 seconds',
             CASE WHEN n <= 29500 THEN timestamptz '2026-01-01' + (2 * n + n % 600) * interval '1 second' END,
             CASE WHEN n < 12 THEN 'rare/old' WHEN n % 5 = 0 AND n % 25 > 0 THEN 'wide/flow' || n
                  ELSE 'team' || n % 4 || '/flow' || n % 40 END,
             CASE WHEN n < 12 THEN 'tiny' WHEN n % 5 = 0 THEN 'acme' ELSE 'default' END,
-            CASE WHEN n < 12 THEN 'lab' ELSE 'default' END
+            CASE WHEN n < 12 THEN 'lab' ELSE 'default' END,
+            CASE WHEN n < 12 THEN 'rare' WHEN n % 2 = 0 THEN 'pool' || n % 20 END,
+            CASE WHEN n < 12 THEN 3 WHEN n % 7 = 0 THEN 5 END
      FROM generate_series($1::bigint, $2) AS n",
     "INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_execution_id, created_at, event_type, status,
                               node_name, tenant_id, organization_id)
@@ -93,6 +95,8 @@ fn lists() -> Vec<List> {
                 json!({ "path": "team1/flow1", "statuses": ["FAILED"] }),
                 json!({ "path": "none" }),
                 json!({ "path": "team1/flow1", "version": 3 }),
+                json!({ "paths": ["rare/old", "none", "team1/flow1"] }),
+                json!({ "paths": ["team1/flow1", "team1/flow5"], "statuses": ["FAILED"] }),
                 json!({ "pathPrefix": "rare/" }),
                 json!({ "pathPrefix": "team1/" }),
                 json!({ "pathPrefix": "team", "statuses": ["FAILED", "CANCELLED"] }),
@@ -106,6 +110,13 @@ fn lists() -> Vec<List> {
                 json!({ "parentExecutionId": "9" }),
                 json!({ "parentExecutionId": "7", "statuses": ["FAILED"] }),
                 json!({ "parentExecutionId": "8" }),
+                json!({ "rootsOnly": true }),
+                json!({ "rootsOnly": true, "statuses": ["FAILED"] }),
+                json!({ "rerunOf": "3" }),
+                json!({ "rerunOf": "5", "statuses": ["FAILED"] }),
+                json!({ "executionPools": ["rare"] }),
+                json!({ "executionPools": ["pool2", "none", "pool4"] }),
+                json!({ "executionPools": ["pool2", "rare"], "statuses": ["FAILED"] }),
                 json!({ "startedAfter": "2026-01-01T10:00:00Z" }),
                 json!({ "startedBefore": "2026-01-01T00:00:10Z" }),
                 json!({ "startedAfter": "2026-01-01T05:00:00Z", "startedBefore": "2026-01-01T05:00:10Z", "statuses": ["FAILED"] }),
@@ -118,6 +129,9 @@ fn lists() -> Vec<List> {
                 json!({ "tenantId": "acme", "statuses": ["FAILED"] }),
                 json!({ "tenantId": "acme", "pathPrefix": "team1/" }),
                 json!({ "tenantId": "tiny", "path": "rare/old" }),
+                json!({ "tenantId": "acme", "paths": ["rare/old", "team1/flow5"] }),
+                json!({ "tenantId": "acme", "rootsOnly": true }),
+                json!({ "tenantId": "acme", "executionPools": ["pool10", "pool0"] }),
                 json!({ "tenantId": "acme", "endedAfter": "2026-01-01T16:29:00Z" }),
                 json!({ "organizationId": "lab" }),
                 json!({ "organizationId": "none" }),

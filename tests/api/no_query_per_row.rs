@@ -21,6 +21,7 @@ const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filte
     eventCount progress { stepsCompleted stepsKnown }
     rerunOf { id }
     children(first: 2) { nodes { id } totalCount { value } }
+    reruns(first: 2) { nodes { id } totalCount { value } }
     events(first: 2) { nodes { id } totalCount { value } }
 } } }";
 
@@ -130,6 +131,16 @@ impl Seed {
         execution
     }
 
+    /// Writes two reruns of an execution.
+    async fn reruns(&mut self, path: &str, origin: i64) {
+        for run in 0..2 {
+            let rerun = self.execution(&format!("{path}/{run}"), None).await;
+            let shard = usize::from(self.map.shard_of(noetl_domain::ids::Id::new(rerun)));
+            let update = sqlx::query("UPDATE noetl.execution SET rerun_of = $1 WHERE execution_id = $2");
+            update.bind(origin).bind(rerun).execute(&mut self.shards[shard]).await.unwrap();
+        }
+    }
+
     /// Writes a subscription with two events.
     async fn subscription(&mut self, path: &str) -> i64 {
         let entry = self.entry(path, "subscription").await;
@@ -150,6 +161,7 @@ impl Seed {
             };
             let execution = self.execution(&format!("{prefix}{row}"), Some(parent)).await;
             let subscription = self.subscription(&format!("{prefix}sub/{row}")).await;
+            self.reruns(&format!("again/{prefix}{row}"), execution).await;
             for child in 0..2 {
                 self.execution(&format!("child/{prefix}{row}/{child}"), Some(execution)).await;
                 self.execution(&format!("taken/{prefix}{row}/{child}"), Some(subscription)).await;
@@ -259,7 +271,7 @@ async fn a_list_runs_as_many_statements_for_100_rows_as_for_2() {
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
     let mut seed = Seed::new(&deployment).await;
     let of_rows = [
-        List { query: EXECUTIONS, lists: &["children", "events"], objects: &["catalogEntry"] },
+        List { query: EXECUTIONS, lists: &["children", "reruns", "events"], objects: &["catalogEntry"] },
         List { query: SUBSCRIPTIONS, lists: &["events", "executions"], objects: &["catalogEntry"] },
     ];
     compare(&of_rows, &server, async |count, trial| {

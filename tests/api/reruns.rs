@@ -50,6 +50,13 @@ async fn a_rerun_has_the_entry_workload_pool_and_subscription_of_its_origin() {
     let workload = json!({ "a": 1, "b": 3, "new": true });
     assert_eq!((&changed["workload"], &changed["executionPool"]), (&workload, &json!("cpu")));
     assert_eq!((&changed["catalogId"], &changed["rerunOf"]["id"]), (&json!(version_2), &id));
+
+    let reruns = "query($id: ID!) { execution(id: $id) { reruns { nodes { id } totalCount { value } } } }";
+    for (of, expected) in [(&json!(origin), vec![&id]), (&id, vec![&changed["id"]]), (&changed["id"], vec![])] {
+        let found = server.data(reruns, json!({ "id": of })).await["execution"]["reruns"].take();
+        let found_ids: Vec<&Value> = found["nodes"].as_array().unwrap().iter().map(|node| &node["id"]).collect();
+        assert_eq!((found_ids, &found["totalCount"]["value"]), (expected.clone(), &json!(expected.len())));
+    }
 }
 
 #[tokio::test]
@@ -104,6 +111,16 @@ async fn an_execution_of_noetl_can_be_run_again_if_the_catalog_has_its_entry() {
     let again = rerun(&server, json!({ "executionId": origin })).await["execution"].clone();
     assert_eq!(again["workload"], recording.noetl["execution"]["workload"]);
     assert_eq!(again["rerunOf"]["id"], origin);
+
+    // The rows of the list can be built again from the logs.
+    let id = again["id"].as_str().unwrap();
+    sqlx::query("TRUNCATE noetl.execution, noetl.projection_snapshot").execute(&mut database).await.unwrap();
+    let advance =
+        "mutation($id: ID!) { advanceProjections(input: { executionIds: [$id] }) { results { userErrors { code } } } }";
+    server.data(advance, json!({ "id": id })).await;
+    let listed = "query($of: ID!) { executions(filter: { rerunOf: $of }) { nodes { id } } }";
+    let listed = server.data(listed, json!({ "of": origin })).await["executions"]["nodes"].take();
+    assert_eq!(listed, json!([{ "id": id }]));
 }
 
 #[tokio::test]

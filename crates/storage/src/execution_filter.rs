@@ -11,14 +11,20 @@ use noetl_domain::ids::Id;
 pub struct ExecutionFilter {
     /// Statuses to include; default: all.
     pub statuses: Option<Vec<Status>>,
-    /// Path.
-    pub path: Option<String>,
+    /// Paths to include; default: all.
+    pub paths: Option<Vec<String>>,
     /// Prefix of the path.
     pub path_prefix: Option<String>,
     /// Catalog entry.
     pub catalog_id: Option<Id>,
     /// Subscription or execution that started it.
     pub parent_execution_id: Option<Id>,
+    /// Whether only executions without a parent are included.
+    pub roots_only: bool,
+    /// Execution of which it is a rerun.
+    pub rerun_of: Option<Id>,
+    /// Pools to include; default: all, and executions that name none.
+    pub execution_pools: Option<Vec<String>>,
     /// Ids to include; default: all.
     pub ids: Option<Vec<Id>>,
     /// First digits of the id.
@@ -50,10 +56,13 @@ impl ExecutionFilter {
             bound.is_none_or(|bound| time.is_some_and(|at| at < bound))
         };
         self.statuses.as_ref().is_none_or(|wanted| stored_names(wanted).contains(&status))
-            && self.path.as_deref().is_none_or(|wanted| path == Some(wanted))
+            && is_one_of(self.paths.as_ref(), path)
             && self.path_prefix.as_deref().is_none_or(|prefix| path.is_some_and(|path| path.starts_with(prefix)))
             && self.catalog_id.is_none_or(|id| row.catalog_id == id.get())
             && self.parent_execution_id.is_none_or(|parent| row.parent_execution_id == Some(parent.get()))
+            && (!self.roots_only || row.parent_execution_id.is_none())
+            && self.rerun_of.is_none_or(|origin| row.rerun_of == Some(origin.get()))
+            && is_one_of(self.execution_pools.as_ref(), row.execution_pool.as_deref())
             && self.ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(row.execution_id)))
             && self.id_prefix.as_deref().is_none_or(|prefix| row.execution_id.to_string().starts_with(prefix))
             && is_after(row.start_time, self.started_after)
@@ -79,4 +88,9 @@ impl ExecutionFilter {
     pub const fn can_stop_matching(&self) -> bool {
         self.statuses.is_some() || self.ended_after.is_some() || self.ended_before.is_some()
     }
+}
+
+/// Returns whether a value is one of the wanted ones.
+fn is_one_of(wanted: Option<&Vec<String>>, value: Option<&str>) -> bool {
+    wanted.is_none_or(|wanted| value.is_some_and(|value| wanted.iter().any(|one| one == value)))
 }

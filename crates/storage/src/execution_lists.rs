@@ -49,20 +49,47 @@ pub async fn children(
     Ok(rows)
 }
 
-/// Returns the candidates of a page for the executions of each of these catalog entries in the scope, in the range's
-/// direction.
+/// Kind of the owners of executions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OwnerKind {
+    /// Catalog entries, which the executions run.
+    Entry,
+    /// Executions, of which the executions are reruns.
+    Origin,
+}
+
+impl OwnerKind {
+    const fn owners(self, ids: &[i64]) -> Owners<'_> {
+        match self {
+            Self::Entry => Owners::Entries(ids),
+            Self::Origin => Owners::Origins(ids),
+        }
+    }
+
+    /// Returns the owner of an execution.
+    #[must_use]
+    pub fn owner_of(self, row: &ExecutionRow) -> i64 {
+        match self {
+            Self::Entry => row.catalog_id,
+            Self::Origin => row.rerun_of.unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns the candidates of a page for the executions of each of these owners in the scope, in the range's direction.
 #[tracing::instrument(
-    level = "debug", name = "sql.executions.of_entries", skip_all,
-    fields(database = %shard.name(), count = entries.len(), first = entries.first())
+    level = "debug", name = "sql.executions.of_owners", skip_all,
+    fields(database = %shard.name(), count = owners.len(), first = owners.first())
 )]
-pub async fn of_entries(
+pub async fn of_owners(
     shard: View<'_>,
     scope: &Scope,
-    entries: &[i64],
+    kind: OwnerKind,
+    owners: &[i64],
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
     let filter = ExecutionFilter::default();
-    pages(&shard, Parameters::of(&shard, scope, &filter, Owners::Entries(entries), range)).await
+    pages(&shard, Parameters::of(&shard, scope, &filter, kind.owners(owners), range)).await
 }
 
 /// Reads a page for each owner.
@@ -78,7 +105,7 @@ async fn pages(shard: &View<'_>, parameters: Option<Parameters<'_>>) -> Result<V
                         $direction,
                         columns: r#"execution_id AS "execution_id!", catalog_id AS "catalog_id!", parent_execution_id,
                             status AS "status!", path, last_event_id, tenant_id AS "tenant_id!",
-                            organization_id AS "organization_id!",
+                            organization_id AS "organization_id!", execution_pool, rerun_of,
                             CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                             CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time"#,
                         rest: "",
@@ -118,10 +145,10 @@ pub async fn more_ids_than(shard: View<'_>, limit: i64, digits: &str) -> Result<
     shard.run(more.fetch_one(shard.planned_once())).await
 }
 
-/// Number of executions of a parent or of a catalog entry.
+/// Number of the executions of a parent or another owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerCount {
-    /// The parent or the catalog entry.
+    /// The owner.
     pub owner: i64,
     /// Number of its executions.
     pub count: i64,
@@ -160,20 +187,21 @@ pub async fn count_children(
     Ok(found)
 }
 
-/// Counts the executions of each of these catalog entries in the scope, up to `limit` for each. Entries without
-/// executions are left out.
+/// Counts the executions of each of these owners in the scope, up to `limit` for each. Owners without executions are left
+/// out.
 #[tracing::instrument(
-    level = "debug", name = "sql.executions.count_of_entries", skip_all,
-    fields(database = %shard.name(), count = entries.len(), first = entries.first())
+    level = "debug", name = "sql.executions.count_of_owners", skip_all,
+    fields(database = %shard.name(), count = owners.len(), first = owners.first())
 )]
-pub async fn count_of_entries(
+pub async fn count_of_owners(
     shard: View<'_>,
     scope: &Scope,
-    entries: &[i64],
+    kind: OwnerKind,
+    owners: &[i64],
     limit: i64,
 ) -> Result<Vec<OwnerCount>, StorageError> {
     let (filter, range) = (ExecutionFilter::default(), PositionRange::newest(limit));
-    counts(&shard, Parameters::of(&shard, scope, &filter, Owners::Entries(entries), range)).await
+    counts(&shard, Parameters::of(&shard, scope, &filter, kind.owners(owners), range)).await
 }
 
 /// Counts the executions of each owner, up to the limit of the range for each.
@@ -237,7 +265,7 @@ pub async fn stats(
                         columns: r#"status, path, count AS "count!" FROM (
                             SELECT upper(status) AS status, path, grouping(upper(status)) AS by_path, count(*) AS count,
                                    row_number() OVER (PARTITION BY grouping(upper(status)) ORDER BY count(*) DESC, path) AS place"#,
-                        rest: "GROUP BY GROUPING SETS ((upper(status)), (path))) AS counted WHERE by_path = 0 OR place <= $23",
+                        rest: "GROUP BY GROUPING SETS ((upper(status)), (path))) AS counted WHERE by_path = 0 OR place <= $26",
                         arguments: [paths],
                         $($source)*
                     )

@@ -14,7 +14,7 @@
 
 /// Expands to the statement of a source, which is given by the last arguments. It selects `columns` of the executions
 /// that meet the conditions and are in the range, up to the limit for each owner, and ends with `rest`. The parameters 1
-/// to 22 are those of [`Parameters`](super::execution_sources::Parameters); those of `rest` follow. The first argument
+/// to 25 are those of [`Parameters`](super::execution_sources::Parameters); those of `rest` follow. The first argument
 /// is the macro of sqlx with its result type. The direction is `(page "")` for a page of the oldest executions,
 /// `(page " DESC")` for one of the newest, and `(any " DESC")` for executions that are only counted. Behind it, in the same
 /// parentheses, can be a window: its values, its condition, and the column of its index with the time. A window has 1,000
@@ -39,8 +39,11 @@ macro_rules! select {
              AND ($5::timestamptz IS NULL OR start_time < $5)
              AND ($6::text IS NULL OR tenant_id = $6)
              AND ($7::text IS NULL OR tenant_id = $7) AND ($8::text IS NULL OR organization_id = $8)
-             AND ($9::text IS NULL OR path = $9)
+             AND ($9::text[] IS NULL OR path = ANY($9))
              AND ($10::bigint IS NULL OR catalog_id = $10)
+             AND NOT ($23 AND parent_execution_id IS NOT NULL)
+             AND ($24::text[] IS NULL OR execution_pool = ANY($24))
+             AND ($25::bigint IS NULL OR rerun_of = $25)
              AND ($11::timestamptz IS NULL OR end_time >= $11)
              AND ($12::timestamptz IS NULL OR end_time < $12)
              AND ($13::bigint[] IS NULL OR execution_id = ANY($13))
@@ -220,7 +223,7 @@ macro_rules! select {
             $parameters.own,
             $parameters.filter.tenant_id,
             $parameters.filter.organization_id,
-            $parameters.filter.path,
+            $parameters.paths.as_deref() as Option<&[&str]>,
             $parameters.filter.catalog_id.map(Id::get),
             $parameters.filter.ended_after,
             $parameters.filter.ended_before,
@@ -234,6 +237,9 @@ macro_rules! select {
             &$parameters.owners,
             $parameters.range.limit,
             $parameters.held,
+            $parameters.filter.roots_only,
+            $parameters.pools.as_deref() as Option<&[&str]>,
+            $parameters.filter.rerun_of.map(Id::get),
             $($argument,)*
         )
     };

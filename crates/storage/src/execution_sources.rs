@@ -1,5 +1,7 @@
 //! Index along which a list of executions is read, and the parameters of its statement.
 
+use std::collections::BTreeSet;
+
 use super::execution_filter::ExecutionFilter;
 use super::executions::stored_names;
 use super::view::View;
@@ -18,6 +20,8 @@ pub(super) enum Source {
     IdRanges,
     /// Parent, tenant and status.
     Parent,
+    /// Origin of the rerun, tenant and status.
+    Rerun,
     /// Catalog entry and status.
     Entry,
     /// Tenant, catalog entry and status.
@@ -28,6 +32,14 @@ pub(super) enum Source {
     Path,
     /// Tenant, path and status.
     TenantPath,
+    /// Pool and status.
+    Pool,
+    /// Tenant, pool and status.
+    TenantPool,
+    /// Status, of executions without a parent.
+    Root,
+    /// Tenant and status, of executions without a parent.
+    TenantRoot,
     /// Status and duration.
     Ended,
     /// Tenant, status and duration.
@@ -47,13 +59,15 @@ pub(super) struct Parameters<'a> {
     /// Tenant of the scope.
     pub(super) own: Option<&'a str>,
     pub(super) statuses: Option<Vec<String>>,
+    pub(super) paths: Option<Vec<&'a str>>,
+    pub(super) pools: Option<Vec<&'a str>>,
     pub(super) ids: Option<Vec<i64>>,
     /// First ids of the ranges that have the prefix.
     pub(super) lows: Option<Vec<i64>>,
     /// Last ids of the ranges.
     pub(super) highs: Option<Vec<i64>>,
     pub(super) range: PositionRange,
-    /// Parents or catalog entries whose executions are read; one value of no meaning for other sources.
+    /// Parents, origins or catalog entries whose executions are read; one value of no meaning for other sources.
     pub(super) owners: Vec<i64>,
     /// Bits of the buckets whose executions are visible; `None`: all are.
     pub(super) held: Option<&'a [u8]>,
@@ -68,6 +82,8 @@ pub(super) enum Owners<'a> {
     Parents(&'a [i64]),
     /// Catalog entries.
     Entries(&'a [i64]),
+    /// Executions of which the executions are reruns.
+    Origins(&'a [i64]),
 }
 
 impl<'a> Parameters<'a> {
@@ -89,15 +105,17 @@ impl<'a> Parameters<'a> {
         let (source, owners) = match owners {
             Owners::Parents(ids) => (Source::Parent, ids.to_vec()),
             Owners::Entries(ids) => (entry, ids.to_vec()),
+            Owners::Origins(ids) => (Source::Rerun, ids.to_vec()),
             Owners::None if filter.ids.is_some() => (Source::Ids, vec![0]),
             Owners::None if filter.id_prefix.is_some() => (Source::IdRanges, vec![0]),
-            Owners::None => match (filter.parent_execution_id, filter.catalog_id) {
-                (Some(parent), _) => (Source::Parent, vec![parent.get()]),
-                (None, Some(id)) => (entry, vec![id.get()]),
-                (None, None) if filter.organization_id.as_deref().is_some_and(is_indexed) => {
+            Owners::None => match (filter.rerun_of, filter.parent_execution_id, filter.catalog_id) {
+                (Some(origin), ..) => (Source::Rerun, vec![origin.get()]),
+                (None, Some(parent), _) => (Source::Parent, vec![parent.get()]),
+                (None, None, Some(id)) => (entry, vec![id.get()]),
+                (None, None, None) if filter.organization_id.as_deref().is_some_and(is_indexed) => {
                     (Source::Organization, vec![0])
                 }
-                (None, None) => (by_values(filter, by_tenant), vec![0]),
+                (None, None, None) => (by_values(filter, by_tenant), vec![0]),
             },
         };
         let (lows, highs) = filter.id_prefix.as_deref().map(id_ranges).map(|ranges| ranges.into_iter().unzip()).unzip();
@@ -106,6 +124,8 @@ impl<'a> Parameters<'a> {
             source,
             own,
             statuses: filter.statuses.as_ref().map(|wanted| stored_names(wanted)),
+            paths: filter.paths.as_deref().map(distinct),
+            pools: filter.execution_pools.as_deref().map(distinct),
             ids: filter.ids.as_ref().map(|ids| ids.iter().map(|id| id.get()).collect()),
             lows,
             highs,
@@ -122,7 +142,7 @@ impl<'a> Parameters<'a> {
             Source::TenantPath => Window::TenantStatus,
             _ => return None,
         };
-        match (&self.filter.path, &self.filter.statuses) {
+        match (&self.filter.paths, &self.filter.statuses) {
             (Some(_), _) => None,
             (None, Some(_)) => Some(of_status),
             (None, None) => Some(Window::Time),
@@ -144,10 +164,14 @@ pub(super) enum Window {
 /// Returns the source for a filter without ids, owners and organization.
 fn by_values(filter: &ExecutionFilter, by_tenant: bool) -> Source {
     let of = |of_tenant, of_all| if by_tenant { of_tenant } else { of_all };
-    if filter.path.is_some() || filter.path_prefix.is_some() {
+    if filter.paths.is_some() || filter.path_prefix.is_some() {
         of(Source::TenantPath, Source::Path)
     } else if filter.ended_after.is_some() || filter.ended_before.is_some() {
         of(Source::TenantEnded, Source::Ended)
+    } else if filter.execution_pools.is_some() {
+        of(Source::TenantPool, Source::Pool)
+    } else if filter.roots_only {
+        of(Source::TenantRoot, Source::Root)
     } else if by_tenant {
         Source::TenantStatus
     } else if filter.statuses.is_some() {
@@ -155,6 +179,11 @@ fn by_values(filter: &ExecutionFilter, by_tenant: bool) -> Source {
     } else {
         Source::Time
     }
+}
+
+/// Returns each text once.
+fn distinct(texts: &[String]) -> Vec<&str> {
+    texts.iter().map(String::as_str).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Returns the ranges of ids whose decimal digits begin with these digits, as their first and last ids.

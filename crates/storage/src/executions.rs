@@ -42,6 +42,10 @@ pub struct ExecutionRow {
     pub tenant_id: String,
     /// Organization.
     pub organization_id: String,
+    /// Pool of the workers that the started event names.
+    pub execution_pool: Option<String>,
+    /// Execution of which this one is a rerun.
+    pub rerun_of: Option<i64>,
 }
 
 impl ExecutionRow {
@@ -73,6 +77,8 @@ impl ExecutionRow {
             last_event_id: Some(creation.event_id.get()),
             tenant_id: creation.tenancy.tenant_id.clone(),
             organization_id: creation.tenancy.organization_id.clone(),
+            execution_pool: creation.pool.clone(),
+            rerun_of: creation.rerun_of.map(Id::get),
         }
     }
 
@@ -94,6 +100,8 @@ impl ExecutionRow {
                 last_event_id: projection.version.map(Id::get),
                 tenant_id: projected.tenancy.tenant_id.clone(),
                 organization_id: projected.tenancy.organization_id.clone(),
+                execution_pool: started.and_then(|start| start.execution_pool.clone()),
+                rerun_of: started.and_then(|start| start.rerun_of).map(Id::get),
             }
         })
     }
@@ -194,19 +202,22 @@ async fn create_rows(
     let commands: Vec<Value> = creations.iter().map(|one| one.command()).collect();
     let tenants: Vec<String> = creations.iter().map(|one| one.tenancy.tenant_id.clone()).collect();
     let organizations: Vec<String> = creations.iter().map(|one| one.tenancy.organization_id.clone()).collect();
+    let pools: Vec<Option<String>> = creations.iter().map(|one| one.pool.clone()).collect();
+    let origins: Vec<Option<i64>> = creations.iter().map(|one| one.rerun_of.map(Id::get)).collect();
     let statement = sqlx::query_as!(
         Created,
         r#"WITH input AS (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::jsonb[],
-                                  $7::jsonb[], $8::text[], $9::jsonb[], $10::text[], $11::text[]) WITH ORDINALITY
+                                  $7::jsonb[], $8::text[], $9::jsonb[], $10::text[], $11::text[], $14::text[],
+                                  $15::bigint[]) WITH ORDINALITY
                  AS t (execution_id, event_id, catalog_id, parent, path, context, meta, subject, command, tenant_id,
-                       organization_id, position)
+                       organization_id, pool, rerun_of, position)
          ), created AS (
              INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path,
                                           last_event_type, last_node_name, last_event_id, start_time, tenant_id,
-                                          organization_id)
+                                          organization_id, execution_pool, rerun_of)
              SELECT execution_id, catalog_id, parent, 'PENDING', path, 'playbook_started', path, event_id, now(),
-                    tenant_id, organization_id
+                    tenant_id, organization_id, pool, rerun_of
              FROM input
              WHERE $12 OR execution_id >> 22 >= (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $13
              ON CONFLICT (execution_id) DO NOTHING
@@ -237,6 +248,8 @@ async fn create_rows(
         ids_are == Ids::Locked,
         // Milliseconds from the Unix epoch to the start of ids, and for which an id counts as new.
         (EPOCH_UNIX_MS + u64::try_from(NEW_FOR.as_millis()).unwrap_or(u64::MAX)).cast_signed(),
+        &pools as &[Option<String>],
+        &origins as &[Option<i64>],
     );
     statement.fetch_all(executor).await
 }
@@ -288,6 +301,7 @@ pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
     let rows = sqlx::query_as!(
         ExecutionRow,
         "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
+                  execution_pool, rerun_of,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
          FROM noetl.execution WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)",

@@ -40,7 +40,38 @@ const PLAIN: &[(&str, &str, &str)] = &[
          WHERE end_time IS NOT NULL",
     ),
     ("execution_status_time_idx", "noetl.execution", "(upper(status), noetl.list_time(start_time, 9), execution_id)"),
+    (
+        "execution_root_idx",
+        "noetl.execution",
+        "((CASE WHEN parent_execution_id IS NULL THEN upper(status) END), noetl.list_time(start_time, 12), execution_id)
+         WHERE parent_execution_id IS NULL",
+    ),
+    (
+        "execution_pool_idx",
+        "noetl.execution",
+        "(execution_pool, upper(status), noetl.list_time(start_time, 14), execution_id)
+         WHERE execution_pool IS NOT NULL",
+    ),
+    (
+        "execution_rerun_idx",
+        "noetl.execution",
+        "(rerun_of, tenant_id, upper(status), noetl.list_time(start_time, 16), execution_id)
+         WHERE rerun_of IS NOT NULL",
+    ),
     // For lists of a tenant or of an organization. They are empty in a deployment that names none.
+    (
+        "execution_tenant_root_idx",
+        "noetl.execution",
+        "((CASE WHEN parent_execution_id IS NULL THEN tenant_id END), upper(status), noetl.list_time(start_time, 13),
+          execution_id)
+         WHERE tenant_id <> 'default' AND parent_execution_id IS NULL",
+    ),
+    (
+        "execution_tenant_pool_idx",
+        "noetl.execution",
+        "(tenant_id, execution_pool, upper(status), noetl.list_time(start_time, 15), execution_id)
+         WHERE tenant_id <> 'default' AND execution_pool IS NOT NULL",
+    ),
     (
         "execution_tenant_catalog_idx",
         "noetl.execution",

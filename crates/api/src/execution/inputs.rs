@@ -21,6 +21,9 @@ use noetl_use_cases::error::{Rejection, ServiceError};
 use noetl_use_cases::executions::{Dedup, EntryKey, ExecuteRequest, RerunRequest};
 use noetl_use_cases::projections::MAX_ADVANCE;
 
+/// Maximum number of paths or pools of a filter. Each is searched in an index.
+const MAX_NAMED: usize = 100;
+
 /// Filter for executions. An omitted condition matches everything.
 #[derive(Debug, Clone, Default, InputObject)]
 pub struct ExecutionFilter {
@@ -28,6 +31,8 @@ pub struct ExecutionFilter {
     statuses: Option<Vec<ExecutionStatus>>,
     /// Only executions of this catalog path.
     path: Option<String>,
+    /// Only executions of one of these catalog paths (at most 100).
+    paths: Option<Vec<String>>,
     /// Only executions of this version of the path (1 to 32767). It needs `path`.
     version: Option<i64>,
     /// Only executions whose catalog path begins with this text. A page is first looked for among the 1000 executions after
@@ -42,6 +47,13 @@ pub struct ExecutionFilter {
     dedup_key: Option<String>,
     /// Only executions that this execution or source subscription started.
     parent_execution_id: Option<ID>,
+    /// Whether only executions without a parent match (default false). Neither an execution nor a source subscription
+    /// started them.
+    roots_only: Option<bool>,
+    /// Only reruns of this execution.
+    rerun_of: Option<ID>,
+    /// Only executions that name one of these pools (at most 100). Executions of the default pool name none.
+    execution_pools: Option<Vec<String>>,
     /// Only executions that started at this time or later.
     started_after: Option<DateTime<Utc>>,
     /// Only executions that started before this time.
@@ -91,13 +103,18 @@ impl ExecutionFilter {
     fn parse(self, at: &str) -> Result<execution_lists::ExecutionFilter, Rejection> {
         let field = |name: &str| format!("{at}.{name}");
         let parent = self.parent_execution_id.map(|id| parse_id(&field("parentExecutionId"), &id)).transpose()?;
-        let path = |path: String| check_text(&field("path"), &path).map(|()| path);
+        let rerun_of = self.rerun_of.map(|id| parse_id(&field("rerunOf"), &id)).transpose()?;
+        let texts = |name: &str, list: Option<Vec<String>>| check_named(&field(name), list);
+        let path = self.path.map(|path| check_text(&field("path"), &path).map(|()| path)).transpose()?;
         Ok(execution_lists::ExecutionFilter {
             statuses: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
-            path: self.path.map(path).transpose()?,
+            paths: one_of(path, texts("paths", self.paths)?),
             path_prefix: check_prefix(&field("pathPrefix"), self.path_prefix)?,
             catalog_id: None,
             parent_execution_id: parent,
+            roots_only: self.roots_only.unwrap_or_default(),
+            rerun_of,
+            execution_pools: texts("executionPools", self.execution_pools)?,
             ids: None,
             id_prefix: self.id_prefix.map(|prefix| check_id_prefix(&field("idPrefix"), prefix)).transpose()?,
             started_after: self.started_after.map(time_bound),
@@ -107,6 +124,25 @@ impl ExecutionFilter {
             tenant_id: check_owner(&field("tenantId"), self.tenant_id)?,
             organization_id: check_owner(&field("organizationId"), self.organization_id)?,
         })
+    }
+}
+
+/// Refuses a list that is too long or has a malformed text.
+fn check_named(field: &str, list: Option<Vec<String>>) -> Result<Option<Vec<String>>, Rejection> {
+    let Some(list) = list else { return Ok(None) };
+    if list.len() > MAX_NAMED {
+        let message = format!("a list of paths or pools has at most {MAX_NAMED} values, not {}", list.len());
+        return Err(Rejection::invalid(field, message));
+    }
+    list.iter().try_for_each(|text| check_text(field, text))?;
+    Ok(Some(list))
+}
+
+/// Returns the paths that meet both conditions.
+fn one_of(path: Option<String>, paths: Option<Vec<String>>) -> Option<Vec<String>> {
+    match (path, paths) {
+        (Some(path), Some(paths)) => Some(if paths.contains(&path) { vec![path] } else { Vec::new() }),
+        (path, paths) => paths.or_else(|| path.map(|path| vec![path])),
     }
 }
 

@@ -8,7 +8,9 @@ use async_graphql::dataloader::Loader;
 use async_graphql::{ComplexObject, Context, Result};
 
 use super::inputs::ExecutionFilter;
-use super::loaders::{ChildrenKey, ChildrenTotalKey, EndKey, EntryTotalKey, ExecutionsPage, OutdatedKey, StateKey};
+use super::loaders::{
+    ChildrenKey, ChildrenTotalKey, EndKey, ExecutionsPage, OutdatedKey, OwnedKey, OwnedTotalKey, Owner, StateKey,
+};
 use super::types::{Execution, ROW_FIELDS, STATE_FIELDS};
 use crate::access::{READ, scope};
 use crate::connection::{Countable, PageArguments, connection, selects_item_field, time_cursor};
@@ -22,7 +24,7 @@ use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{Page, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
-use noetl_storage::execution_lists;
+use noetl_storage::execution_lists::{self, OwnerKind};
 use noetl_storage::executions::ExecutionRow;
 use noetl_use_cases::error::ServiceError;
 
@@ -43,6 +45,21 @@ impl Execution {
         let page = PageArguments { first, after, last, before };
         children(ctx, self.key(), None, &page).await.map(Some)
     }
+
+    /// Reruns of this execution, newest first: ordered by `startedAt`, then by id. A rerun of a rerun is not one of them.
+    #[graphql(guard = "READ")]
+    async fn reruns(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
+    ) -> Result<Option<ExecutionConnection>> {
+        let page = PageArguments { first, after, last, before };
+        owned(ctx, Owner { kind: OwnerKind::Origin, id: self.key().get() }, &page).await.map(Some)
+    }
 }
 
 /// Returns a page of the executions that a source subscription or execution started.
@@ -58,6 +75,16 @@ pub async fn children(
     let key = ChildrenKey { parent, filter, request };
     let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
     let ExecutionsPage { page, unavailable } = found.unwrap_or_default();
+    Ok(executions(ctx, list, Arc::unwrap_or_clone(page), unavailable).await)
+}
+
+/// Returns a page of the executions of an owner.
+pub async fn owned(ctx: &Context<'_>, owner: Owner, page: &PageArguments) -> Result<ExecutionConnection> {
+    let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
+    let found = ctx.data::<BatchLoader>()?.load_one(OwnedKey { owner, request }).await;
+    let ExecutionsPage { page, unavailable } = found.map_err(field_error)?.unwrap_or_default();
+    let filter = execution_lists::ExecutionFilter::default();
+    let list = ExecutionList { of: ExecutionsOf::Owner(owner), filter, scope: scope(ctx)? };
     Ok(executions(ctx, list, Arc::unwrap_or_clone(page), unavailable).await)
 }
 
@@ -143,8 +170,8 @@ pub enum ExecutionsOf {
     All,
     /// The list has the executions that a source subscription or execution started.
     Parent(Id),
-    /// The list has the executions of a catalog entry.
-    Entry(Id),
+    /// The list has the executions of a catalog entry, or the reruns of an execution.
+    Owner(Owner),
 }
 
 /// A list of executions.
@@ -165,8 +192,8 @@ impl Countable for ExecutionList {
                 let key = ChildrenTotalKey { parent, filter: self.filter.clone(), limit };
                 Ok(ctx.data_unchecked::<BatchLoader>().load_one(key).await?.unwrap_or(Total::of(0, limit)))
             }
-            ExecutionsOf::Entry(entry) => {
-                let key = EntryTotalKey { entry: entry.get(), limit };
+            ExecutionsOf::Owner(owner) => {
+                let key = OwnedTotalKey { owner, limit };
                 Ok(ctx.data_unchecked::<BatchLoader>().load_one(key).await?.unwrap_or(Total::of(0, limit)))
             }
             ExecutionsOf::All => {

@@ -13,7 +13,7 @@ use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
-use noetl_storage::execution_lists::ExecutionFilter;
+use noetl_storage::execution_lists::{ExecutionFilter, OwnerKind};
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::snapshots::{LoopOfState, Projected};
 use noetl_use_cases::error::ServiceError;
@@ -107,25 +107,34 @@ pub struct ChildrenTotalKey {
     pub limit: i64,
 }
 
-/// Key of a page of the executions of a catalog entry.
+/// Catalog entry that executions run, or execution of which they are reruns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// Kind of the owner.
+    pub kind: OwnerKind,
+    /// Id of the owner.
+    pub id: i64,
+}
+
+/// Key of a page of the executions of an owner.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct EntryExecutionsKey {
-    /// Id of the entry.
-    pub entry: i64,
+pub struct OwnedKey {
+    /// The owner.
+    pub owner: Owner,
     /// Requested page.
     pub request: PageRequest<CursorPosition>,
 }
 
-/// Key of the number of executions of a catalog entry.
+/// Key of the number of executions of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EntryTotalKey {
-    /// Id of the entry.
-    pub entry: i64,
+pub struct OwnedTotalKey {
+    /// The owner.
+    pub owner: Owner,
     /// Number up to which executions are counted.
     pub limit: i64,
 }
 
-/// Page of the executions of an owner: a source subscription, an execution or a catalog entry.
+/// Page of the executions of a parent or another owner.
 #[derive(Debug, Clone, Default)]
 pub struct ExecutionsPage {
     /// Executions of the reachable shards.
@@ -253,20 +262,18 @@ impl Loader<ChildrenTotalKey> for Loaders {
     }
 }
 
-impl Loader<EntryExecutionsKey> for Loaders {
+impl Loader<OwnedKey> for Loaders {
     type Value = ExecutionsPage;
     type Error = ServiceError;
 
-    async fn load(
-        &self,
-        keys: &[EntryExecutionsKey],
-    ) -> Result<HashMap<EntryExecutionsKey, Self::Value>, ServiceError> {
+    async fn load(&self, keys: &[OwnedKey]) -> Result<HashMap<OwnedKey, Self::Value>, ServiceError> {
         let mut pages = HashMap::new();
-        for (request, group) in group_by_kind(keys, |key| key.request.clone()) {
-            let entries: Vec<i64> = group.iter().map(|key| key.entry).collect();
-            let (mut found, unavailable) = self.services.executions.of_entries(&entries, &request, &self.scope).await?;
+        for ((kind, request), group) in group_by_kind(keys, |key| (key.owner.kind, key.request.clone())) {
+            let owners: Vec<i64> = group.iter().map(|key| key.owner.id).collect();
+            let (mut found, unavailable) =
+                self.services.executions.of_owners(kind, &owners, &request, &self.scope).await?;
             for key in group {
-                let page = found.remove(&key.entry).unwrap_or_else(|| request.cut(Vec::new()));
+                let page = found.remove(&key.owner.id).unwrap_or_else(|| request.cut(Vec::new()));
                 pages.insert(key.clone(), ExecutionsPage { page: Arc::new(page), unavailable: unavailable.clone() });
             }
         }
@@ -274,16 +281,16 @@ impl Loader<EntryExecutionsKey> for Loaders {
     }
 }
 
-impl Loader<EntryTotalKey> for Loaders {
+impl Loader<OwnedTotalKey> for Loaders {
     type Value = Total;
     type Error = ServiceError;
 
-    async fn load(&self, keys: &[EntryTotalKey]) -> Result<HashMap<EntryTotalKey, Self::Value>, ServiceError> {
+    async fn load(&self, keys: &[OwnedTotalKey]) -> Result<HashMap<OwnedTotalKey, Self::Value>, ServiceError> {
         let mut totals = HashMap::new();
-        for (limit, group) in group_by_kind(keys, |key| key.limit) {
-            let entries: Vec<i64> = group.iter().map(|key| key.entry).collect();
-            let found = self.services.executions.entry_totals(&entries, limit, &self.scope).await?;
-            totals.extend(group.into_iter().filter_map(|key| Some((*key, *found.get(&key.entry)?))));
+        for ((kind, limit), group) in group_by_kind(keys, |key| (key.owner.kind, key.limit)) {
+            let owners: Vec<i64> = group.iter().map(|key| key.owner.id).collect();
+            let found = self.services.executions.owner_totals(kind, &owners, limit, &self.scope).await?;
+            totals.extend(group.into_iter().filter_map(|key| Some((*key, *found.get(&key.owner.id)?))));
         }
         Ok(totals)
     }

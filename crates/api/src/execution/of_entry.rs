@@ -1,19 +1,13 @@
 //! The executions of a catalog entry, as a field of the catalog entry.
 
-use std::sync::Arc;
-
 use async_graphql::{ComplexObject, Context, Result};
 
-use super::lists::{ExecutionConnection, ExecutionList, ExecutionsOf, executions};
-use super::loaders::{EntryExecutionsKey, ExecutionsPage};
-use crate::access::{READ, scope};
+use super::lists::{ExecutionConnection, owned};
+use super::loaders::Owner;
+use crate::access::READ;
 use crate::catalog::types::CatalogEntry;
 use crate::connection::PageArguments;
-use crate::errors::field_error;
-use crate::loaders::BatchLoader;
-use noetl_domain::cursor::CursorKind;
-use noetl_domain::ids::Id;
-use noetl_storage::execution_lists::ExecutionFilter;
+use noetl_storage::execution_lists::OwnerKind;
 
 #[ComplexObject]
 impl CatalogEntry {
@@ -30,12 +24,6 @@ impl CatalogEntry {
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<Option<ExecutionConnection>> {
         let page = PageArguments { first, after, last, before };
-        let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
-        let entry = self.row().catalog_id;
-        let found = ctx.data::<BatchLoader>()?.load_one(EntryExecutionsKey { entry, request }).await;
-        let ExecutionsPage { page, unavailable } = found.map_err(field_error)?.unwrap_or_default();
-        let of = ExecutionsOf::Entry(Id::new(entry));
-        let executions_of_entry = ExecutionList { of, filter: ExecutionFilter::default(), scope: scope(ctx)? };
-        Ok(Some(executions(ctx, executions_of_entry, Arc::unwrap_or_clone(page), unavailable).await))
+        owned(ctx, Owner { kind: OwnerKind::Entry, id: self.row().catalog_id }, &page).await.map(Some)
     }
 }

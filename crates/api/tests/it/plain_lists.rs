@@ -199,6 +199,8 @@ fn execution(status: &str) -> ExecutionRow {
         end_time: (status == "COMPLETED").then(|| at(2)),
         tenant_id: odd(),
         organization_id: "default".to_owned(),
+        execution_pool: None,
+        rerun_of: None,
     }
 }
 

@@ -53,6 +53,12 @@ pub struct Start {
     /// Workload of the entry, overlaid with the request's.
     #[serde(default, deserialize_with = "json::option")]
     pub workload: Option<Value>,
+    /// Pool of the workers that the event names.
+    #[serde(default)]
+    pub execution_pool: Option<String>,
+    /// Execution of which this one is a rerun.
+    #[serde(default)]
+    pub rerun_of: Option<Id>,
 }
 
 /// End of an execution.
@@ -207,6 +213,7 @@ impl WorkflowState {
 
 fn start(event: &Event) -> Start {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let meta = |key: &str| event.meta.as_ref().and_then(|meta| meta.get(key)).filter(|value| !value.is_null());
     let named = || event.node_name.clone().filter(|_| event.event_type == INITIALIZED);
     Start {
         at: event.created_at,
@@ -215,5 +222,7 @@ fn start(event: &Event) -> Start {
         path: fact::start_value(event, &["path", "playbook_path"]).map(text).or_else(named),
         version: fact::start_value(event, &["version"]).map(text),
         workload: fact::start_value(event, &["workload", "inline_workload"]).cloned(),
+        execution_pool: meta("execution_pool").map(text),
+        rerun_of: meta("rerun_of").map(text).and_then(|id| id.parse().ok()),
     }
 }

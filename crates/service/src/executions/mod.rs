@@ -18,7 +18,7 @@ mod dedup;
 mod defaults;
 mod execute;
 mod logs;
-mod of_entries;
+mod of_owners;
 mod read;
 mod rerun;
 mod start;

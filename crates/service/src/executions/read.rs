@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::Executions;
+use super::of_owners::totals;
 use super::stats::{self, MAX_COUNTED, MAX_PATHS};
 use crate::fan_out;
 use crate::shards::rows_by_ids;
@@ -15,7 +16,7 @@ use noetl_domain::list_position::{CursorPosition, ListPosition};
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::tenant::Scope;
 use noetl_storage::events::{self, FirstEvent, LargeColumns};
-use noetl_storage::execution_lists::{self, ExecutionFilter, OwnerCount};
+use noetl_storage::execution_lists::{self, ExecutionFilter};
 use noetl_storage::executions::{self, ExecutionRow};
 use noetl_use_cases::error::{ReadFailures, Rejection, ServiceError};
 use noetl_use_cases::executions::{ExecutionStats, PagesByOwner, ReadExecutions};
@@ -94,11 +95,8 @@ impl ReadExecutions for Executions {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
         let query = |shard| execution_lists::count_children(shard, scope, &parents, filter, limit + 1);
         let (counts, _) = fan_out::answers(&self.databases, query).await?;
-        let mut sums: HashMap<i64, i64> = HashMap::new();
-        for OwnerCount { owner, count } in counts.into_iter().flatten() {
-            *sums.entry(owner).or_default() += count;
-        }
-        Ok(sums.into_iter().map(|(parent, sum)| (Id::new(parent), Total::of(sum, limit))).collect())
+        let totals = totals(counts.into_iter().flatten(), limit);
+        Ok(totals.into_iter().map(|(parent, total)| (Id::new(parent), total)).collect())
     }
 
     #[tracing::instrument(

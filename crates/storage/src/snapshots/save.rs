@@ -72,6 +72,8 @@ struct ReadModel {
     started_at: Option<DateTime<Utc>>,
     ended_at: Option<DateTime<Utc>>,
     error: Option<String>,
+    pool: Option<String>,
+    rerun_of: Option<i64>,
 }
 
 impl Stored {
@@ -111,6 +113,8 @@ impl ReadModel {
             started_at: started.map(|start| start.at),
             ended_at: ended.as_ref().map(|end| end.at),
             error: ended.and_then(|end| end.error),
+            pool: started.and_then(|start| start.execution_pool.clone()),
+            rerun_of: started.and_then(|start| start.rerun_of).map(Id::get),
         }
     }
 }
@@ -132,9 +136,10 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[]::jsonb[], $4::text[], $5::bigint[], $6::text[],
                                   $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[],
                                   $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $19::text[],
-                                  $20::text[], $21::text[])
+                                  $20::text[], $21::text[], $25::text[], $26::bigint[])
                  AS t (id, version, snapshot, checksum, applied_count, as_of, system, catalog_id, parent, path, status,
-                       last_type, last_node, started_at, ended_at, error, unusable, tenant_id, organization_id)
+                       last_type, last_node, started_at, ended_at, error, unusable, tenant_id, organization_id, pool,
+                       rerun_of)
              WHERE (SELECT noetl.require_server_life($24))
          ), saved AS (
              INSERT INTO noetl.projection_snapshot AS standing
@@ -179,9 +184,9 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
          )
          INSERT INTO noetl.execution AS listed
              (execution_id, catalog_id, parent_execution_id, path, status, last_event_type, last_node_name,
-              last_event_id, start_time, end_time, error, tenant_id, organization_id)
+              last_event_id, start_time, end_time, error, tenant_id, organization_id, execution_pool, rerun_of)
          SELECT id, coalesce(catalog_id, 0), parent, path, status, last_type, last_node, version, started_at, ended_at,
-                error, tenant_id, organization_id
+                error, tenant_id, organization_id, pool, rerun_of
          FROM input JOIN saved ON saved.aggregate_id = input.id::text ORDER BY id
          ON CONFLICT (execution_id) DO UPDATE
          SET catalog_id = CASE listed.catalog_id WHEN 0 THEN EXCLUDED.catalog_id ELSE listed.catalog_id END,
@@ -191,6 +196,8 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
              last_event_id = EXCLUDED.last_event_id,
              start_time = coalesce(listed.start_time, EXCLUDED.start_time), end_time = EXCLUDED.end_time,
              error = EXCLUDED.error,
+             execution_pool = coalesce(listed.execution_pool, EXCLUDED.execution_pool),
+             rerun_of = coalesce(listed.rerun_of, EXCLUDED.rerun_of),
              -- Rows from before the columns existed, and rows of other servers, have the defaults.
              (tenant_id, organization_id) = (
                  SELECT o.tenant_id, o.organization_id
@@ -222,6 +229,8 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
         span.first,
         span.last,
         column!(row => row.life.clone()) as &[Option<String>],
+        column!(row => row.read_model.pool.clone()) as &[Option<String>],
+        column!(row => row.read_model.rerun_of) as &[Option<i64>],
     );
     insert.execute(&mut **tx).await?;
     Ok(())

@@ -25,7 +25,7 @@ use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{Caller, Scope};
 use noetl_storage::dedup::ClaimRow;
 use noetl_storage::events::{FirstEvent, LargeColumns};
-use noetl_storage::execution_lists::ExecutionFilter;
+use noetl_storage::execution_lists::{ExecutionFilter, OwnerKind};
 use noetl_storage::executions::ExecutionRow;
 use plain_json::Text;
 
@@ -38,7 +38,7 @@ pub use stats::{ExecutionStats, PathCount};
 /// Maximum number of executions that one request selects, and maximum number of their descendants that it cancels.
 pub const MAX_CANCELLED: usize = 1000;
 
-/// A page for each parent or catalog entry, and the shards whose rows may be missing from the pages.
+/// A page for each parent or other owner, and the shards whose rows may be missing from the pages.
 pub type PagesByOwner = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
 
 /// Starting executions.
@@ -135,22 +135,23 @@ pub trait ReadExecutions: Debug + Send + Sync {
     async fn results(&self, events: &[(Id, Id)], scope: &Scope) -> (HashMap<(Id, Id), Text>, ReadFailures);
 }
 
-/// Reading the executions of catalog entries.
+/// Reading the executions of catalog entries, and the reruns of executions.
 #[async_trait]
-pub trait ReadExecutionsOfEntries: Debug + Send + Sync {
-    /// Returns a page of the executions of each catalog entry in the scope, newest first, and the shards whose rows may
-    /// be missing.
-    async fn of_entries(
+pub trait ReadExecutionsOfOwners: Debug + Send + Sync {
+    /// Returns a page of the executions of each owner in the scope, newest first, and the shards whose rows may be missing.
+    async fn of_owners(
         &self,
-        entries: &[i64],
+        kind: OwnerKind,
+        owners: &[i64],
         request: &PageRequest<CursorPosition>,
         scope: &Scope,
     ) -> Result<PagesByOwner, ServiceError>;
 
-    /// Counts the executions of each catalog entry in the scope over all shards, up to `limit` for each entry.
-    async fn entry_totals(
+    /// Counts the executions of each owner in the scope over all shards, up to `limit` for each.
+    async fn owner_totals(
         &self,
-        entries: &[i64],
+        kind: OwnerKind,
+        owners: &[i64],
         limit: i64,
         scope: &Scope,
     ) -> Result<HashMap<i64, Total>, ServiceError>;
@@ -219,11 +220,11 @@ pub trait ReadDedupClaims: Debug + Send + Sync {
 
 /// All use cases of executions.
 pub trait Executions:
-    Execute + Rerun + Cancel + ReadExecutions + ReadExecutionsOfEntries + ReadLogs + ReadDedupClaims
+    Execute + Rerun + Cancel + ReadExecutions + ReadExecutionsOfOwners + ReadLogs + ReadDedupClaims
 {
 }
 
-impl<T: Execute + Rerun + Cancel + ReadExecutions + ReadExecutionsOfEntries + ReadLogs + ReadDedupClaims> Executions
+impl<T: Execute + Rerun + Cancel + ReadExecutions + ReadExecutionsOfOwners + ReadLogs + ReadDedupClaims> Executions
     for T
 {
 }

@@ -35,6 +35,7 @@ export function Summary({ execution, moment }: Props) {
         fields={[
           ["Path", <Path execution={execution} />],
           ["Started by", <Parent execution={execution} />],
+          ["Reruns", (execution.reruns?.nodes.length ?? 0) > 0 && <Reruns execution={execution} />],
           ["Rerun of", execution.rerunOf && <IdLink kind="execution" id={execution.rerunOf.id} />],
           ["Trace id", <TraceId execution={execution} />],
         ]}
@@ -61,6 +62,20 @@ function Path({ execution: { path, catalogEntry } }: { execution: Execution }) {
         {path}
       </Link>
       {catalogEntry && ` version ${catalogEntry.version}`}
+    </>
+  );
+}
+
+/** The newest reruns. */
+function Reruns({ execution: { reruns } }: { execution: Execution }) {
+  return (
+    <>
+      {reruns?.nodes.map(({ id }) => (
+        <div key={id}>
+          <IdLink kind="execution" id={id} />
+        </div>
+      ))}
+      {reruns?.pageInfo.hasNextPage && "and older ones"}
     </>
   );
 }

@@ -49,6 +49,8 @@ fn execution() -> Execution {
         end_time: Some(AT),
         tenant_id: "default".to_owned(),
         organization_id: "default".to_owned(),
+        execution_pool: None,
+        rerun_of: None,
     })
 }
 

@@ -59,8 +59,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Execution",
         READ,
-        "catalogEntry children context error eventCount events executionPool parent progress rerunOf result snapshot steps trace \
-         workload",
+        "catalogEntry children context error eventCount events executionPool parent progress rerunOf reruns result snapshot steps \
+         trace workload",
     ),
     (
         "Execution",
