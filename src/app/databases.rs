@@ -13,6 +13,7 @@ use noetl_runtime::clock;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::login::Login;
 use noetl_storage::migrate::{self, Step};
+use noetl_storage::pooler;
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::shard_map::{self, Identity};
 
@@ -58,6 +59,9 @@ pub async fn migration_plan(config: &Config) -> Result<Vec<(DatabaseName, Vec<St
 pub async fn migrate(config: &Config) -> Result<(), AppError> {
     let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
     let (cluster, shards) = open(settings, 4);
+    for database in [&cluster].into_iter().chain(&shards) {
+        check_sessions(database).await?;
+    }
     migrate::apply(&cluster).await?;
     for shard in shards.iter().filter(|shard| !Arc::ptr_eq(shard, &cluster)) {
         migrate_shard(shard).await?;
@@ -71,6 +75,11 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
         tracing::info!(database = %shard.name(), adopted, "migrated");
     }
     Ok(())
+}
+
+/// Checks that each connection to a database has a session of its own.
+async fn check_sessions(database: &Database) -> Result<(), AppError> {
+    if pooler::shares_sessions(database).await? { Err(AppError::SharedSessions(database.name())) } else { Ok(()) }
 }
 
 /// Migrates a shard that is not the cluster database, and checks that it can store executions.
@@ -116,10 +125,15 @@ pub(super) fn check_identity(database: &Database, expected: Identity, found: Ide
 /// Returns the databases of a migrated deployment. Fails if the cluster database is down; shards may be down.
 pub(super) async fn connect(settings: &DatabaseSettings, pool_size: u32) -> Result<Databases, AppError> {
     let (cluster, shards) = open(settings, pool_size);
+    check_sessions(&cluster).await?;
     if !migrate::is_current(&cluster).await? {
         return Err(AppError::NotMigrated(DatabaseName::Cluster));
     }
     for shard in &shards {
+        match check_sessions(shard).await {
+            Err(AppError::Storage(error)) if error.is_temporary() => {}
+            checked => checked?,
+        }
         match migrate::is_current(shard).await {
             Ok(false) => return Err(AppError::NotMigrated(shard.name())),
             Ok(true) => {}

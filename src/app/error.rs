@@ -28,6 +28,12 @@ pub enum AppError {
     /// A database is not migrated to this version.
     #[error("{0} is not migrated; run `noetl-graphql migrate` with the same settings")]
     NotMigrated(DatabaseName),
+    /// A pooler shares the sessions of a database.
+    #[error(
+        "{0} is behind a pooler that gives the transactions of a connection any session of PostgreSQL, but locks and \
+         settings belong to a session; use the mode `session` of PgBouncer, or connect to PostgreSQL directly"
+    )]
+    SharedSessions(DatabaseName),
     /// Tables of a shard reference the catalog table, which has no rows on a shard.
     #[error(
         "{database} can't be a shard: {tables} reference noetl.catalog by a foreign key, and a shard has no catalog; \

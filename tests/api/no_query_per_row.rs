@@ -21,8 +21,11 @@ const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filte
     eventCount progress { stepsCompleted stepsKnown }
     rerunOf { id }
     children(first: 2) { nodes { id } totalCount { value } }
-    reruns(first: 2) { nodes { id } totalCount { value } }
     events(first: 2) { nodes { id } totalCount { value } }
+} } }";
+
+const RERUNS: &str = "query($prefix: String!) { executions(first: 100, filter: {pathPrefix: $prefix}) { nodes {
+    id reruns(first: 2) { nodes { id } totalCount { value } }
 } } }";
 
 const SUBSCRIPTIONS: &str =
@@ -271,7 +274,8 @@ async fn a_list_runs_as_many_statements_for_100_rows_as_for_2() {
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
     let mut seed = Seed::new(&deployment).await;
     let of_rows = [
-        List { query: EXECUTIONS, lists: &["children", "reruns", "events"], objects: &["catalogEntry"] },
+        List { query: EXECUTIONS, lists: &["children", "events"], objects: &["catalogEntry"] },
+        List { query: RERUNS, lists: &["reruns"], objects: &[] },
         List { query: SUBSCRIPTIONS, lists: &["events", "executions"], objects: &["catalogEntry"] },
     ];
     compare(&of_rows, &server, async |count, trial| {

@@ -17,6 +17,7 @@ mod observability;
 mod one_database;
 mod operator_commands;
 mod password_change;
+mod poolers;
 mod restored_database;
 mod restored_dumps;
 mod session_settings;

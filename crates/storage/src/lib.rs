@@ -42,6 +42,7 @@ pub mod migrate;
 pub mod moves;
 pub mod outbox;
 pub mod partitions;
+pub mod pooler;
 pub mod pools;
 pub mod read_model;
 pub mod registry;

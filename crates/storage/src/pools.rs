@@ -108,8 +108,8 @@ impl Database {
     /// Creates a database as [`Self::new`] does, whose password may be in a file.
     #[must_use]
     pub fn with_login(name: DatabaseName, login: &Login, connections: u32) -> Self {
-        let login = login.map(|options| options.application_name("noetl-graphql").options(session_settings::UNLIMITED));
-        let pooled = login.map(|options| options.options(session_settings::POOLED));
+        let login = login.named("noetl-graphql").with(session_settings::UNLIMITED);
+        let pooled = login.with(session_settings::POOLED);
         let pool = Pool::new(name, pooled.clone(), connections);
         let leases = Pool::new(name, pooled, LEASE_CONNECTIONS);
         let half = || Semaphore::new((connections as usize / 2).max(1));
@@ -203,9 +203,9 @@ impl Database {
     /// Opens a separate connection with these settings.
     pub(super) async fn connect_with(
         &self,
-        settings: impl IntoIterator<Item = (&str, &str)>,
+        settings: impl IntoIterator<Item = (&'static str, &'static str)>,
     ) -> sqlx::Result<PgConnection> {
-        session_settings::open(&self.login.map(|options| options.options(settings))).await
+        session_settings::open(&self.login.with(settings)).await
     }
 
     /// Opens a separate connection that runs `settings` and holds the advisory lock with this name until it is closed.

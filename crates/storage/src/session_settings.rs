@@ -1,5 +1,6 @@
 //! Settings of the server's sessions. They override those that the role, the database or PostgreSQL's configuration
-//! give, so a `statement_timeout` of the role does not end the server's long statements.
+//! give, so a `statement_timeout` of the role does not end the server's long statements. They are options of the
+//! connection. A pooler may drop these (`ignore_startup_parameters` of PgBouncer), so they are also set in the session.
 //!
 //! PostgreSQL notices a lost client within 10 s: by keepalive probes while the connection is idle, and by the user timeout
 //! while it has data to send. The driver can't set these options on the client's side. There, each read has a deadline,
@@ -8,8 +9,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use sqlx::Connection;
 use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection};
 use tokio::time::sleep;
 
 use super::error::{WRONG_PASSWORD, has_code};
@@ -48,10 +49,9 @@ pub(super) const POOLED: [(&str, &str); 7] = [
     ("idle_in_transaction_session_timeout", "6s"),
 ];
 
-/// Switches off the time limits that only some versions of PostgreSQL have. A version without them would refuse a
-/// connection whose options name them.
-const NEWER_LIMITS: &str = "SELECT set_config(name, '0', false) FROM (VALUES ('transaction_timeout'), ('idle_session_timeout')) AS newer (name)
-    WHERE current_setting(name, true) <> '0'";
+/// Time limits that only some versions of PostgreSQL have. A version without them would refuse a connection whose options
+/// name them.
+const NEWER_LIMITS: [&str; 2] = ["transaction_timeout", "idle_session_timeout"];
 
 /// Time for which a rejected password in a file is tried again, so that no request fails while the password is changed in
 /// PostgreSQL and then in the file.
@@ -72,8 +72,21 @@ pub(super) async fn open(login: &Login) -> sqlx::Result<PgConnection> {
             attempt => break attempt?,
         }
     };
-    sqlx::raw_sql(NEWER_LIMITS).execute(&mut connection).await?;
+    // Not as a prepared statement, which a pooler may not know in this session.
+    sqlx::raw_sql(AssertSqlSafe(missing_settings(login))).execute(&mut connection).await?;
     Ok(connection)
+}
+
+/// Returns the statement that changes the settings of a session that differ from the wanted ones, and switches off the
+/// newer limits. Neither names nor values have quotes.
+fn missing_settings(login: &Login) -> String {
+    let wanted = login.settings().into_iter().chain(NEWER_LIMITS.map(|name| (name, "0")));
+    let rows: Vec<String> = wanted.map(|(name, value)| format!("('{name}', '{value}')")).collect();
+    format!(
+        "SELECT set_config(name, wanted, false) FROM (VALUES {}) AS setting (name, wanted)
+         WHERE current_setting(name, true) <> wanted",
+        rows.join(", ")
+    )
 }
 
 /// Returns the error of an attempt to connect. The driver takes the end of the connection for an invalid response if it
