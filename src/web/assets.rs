@@ -1,19 +1,19 @@
 //! The browser console, embedded in the binary. The content security policy ensures that no page sends a request to
 //! another host.
 //!
-//! The build of the console compresses its files, so the server never compresses one while it runs. No well-kept crate
-//! serves embedded files that are compressed already, so `accepts_gzip` reads `Accept-Encoding`.
+//! The build of the console compresses its files, so the server never compresses one while it runs.
 
 use axum::Router;
 use axum::extract::Path;
 use axum::http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
 };
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rust_embed::RustEmbed;
 
+use graphql_transport::accepts_gzip;
 use graphql_transport::sites::{self, RouteKind, Sites};
 
 #[derive(RustEmbed)]
@@ -78,36 +78,5 @@ fn file(path: &str, caching: &'static str, request: &HeaderMap) -> Response {
     match compressed {
         Some(compressed) => (headers, [(CONTENT_ENCODING, "gzip")], compressed.data).into_response(),
         None => (headers, file.data).into_response(),
-    }
-}
-
-/// Returns whether `Accept-Encoding` lists gzip with a weight above zero (RFC 9110, section 12.5.3).
-fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let lists = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|list| list.to_str().ok());
-    lists.flat_map(|list| list.split(',')).any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
-        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
-        name.trim().eq_ignore_ascii_case("gzip") && weight.is_some_and(|weight| weight > 0.0)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::HeaderValue;
-
-    use super::*;
-
-    #[test]
-    fn gzip_is_accepted_only_if_it_is_listed_with_a_weight() {
-        let accepts = |lists: &[&'static str]| {
-            let lists = lists.iter().map(|list| (ACCEPT_ENCODING, HeaderValue::from_static(list)));
-            accepts_gzip(&lists.collect())
-        };
-        for lists in [&["gzip, deflate, br"][..], &["br;q=1.0, GZIP;q=0.5"], &["br", "gzip"]] {
-            assert!(accepts(lists), "{lists:?}");
-        }
-        for lists in [&[][..], &["br"], &["gzip;q=0"], &["gzip; q=0.000, br"], &["gzip;q=x"], &["x-gzip"]] {
-            assert!(!accepts(lists), "{lists:?}");
-        }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! router → graphql → body, media ─┐
-//!        → websocket ─────────────┼→ operation (document) → engine → reply → streaming (sse, multipart)
+//!        → websocket ─────────────┼→ operation (document) → engine → reply → compression, streaming (sse, multipart)
 //!        → sse ───────────────────┘
 //! ```
 //!
@@ -18,6 +18,7 @@ mod absent_values;
 mod admission;
 mod beside;
 mod body;
+mod compression;
 mod document;
 mod edge;
 mod engine;
@@ -52,6 +53,7 @@ pub use absent_values::AbsentValues;
 pub use admission::{Admit, Admitted, Caller, Permits, Prepare, Refusal};
 pub use beside::limited;
 pub use body::check_body;
+pub use compression::accepts_gzip;
 pub use document::{CheckedScalar, InvalidSchema, TypeSystem};
 pub use edge::Edge;
 pub use limits::Limits;

@@ -2,7 +2,8 @@
 //!
 //! These follow the GraphQL-over-HTTP specification (sections 4 and 6). A request must be `application/json` in UTF-8.
 //! So types that a browser sends to other sites without a preflight are refused. A response is
-//! `application/graphql-response+json`, or `application/json` if the client has no preference.
+//! `application/graphql-response+json`, or `application/json` if the client has no preference, or a stream if the client
+//! names its type.
 //!
 //! This is code of our own because `headers-accept` 0.3 rejects the whole header if one element is malformed, finds no
 //! type if a range has any parameter (such as `charset=utf-8`), and does not tell `text/event-stream` from `*/*`.
@@ -35,18 +36,20 @@ impl Media {
 
     /// Returns whether the client accepts `text/event-stream`.
     pub(super) fn accepts_event_stream(headers: &HeaderMap) -> bool {
-        preference("text/event-stream", &ranges(headers)).is_some_and(|(_, specificity, _)| specificity > 0)
+        preference(EVENT_STREAM, &ranges(headers)).is_some_and(|(_, specificity, _)| specificity > 0)
+    }
+
+    /// Returns whether the client names `text/event-stream` and prefers it to all other types of responses.
+    pub(super) fn prefers_event_stream(headers: &HeaderMap) -> bool {
+        let ranges = ranges(headers);
+        let json = [Self::Json, Self::GraphqlResponse].map(|media| preference(media.name(), &ranges));
+        let others = json.into_iter().chain([named(MULTIPART, &ranges)]).flatten().max();
+        named(EVENT_STREAM, &ranges).is_some_and(|events| others.is_none_or(|other| events > other))
     }
 
     /// Returns whether the client accepts `multipart/mixed;subscriptionSpec=1.0`.
     pub(super) fn accepts_multipart(headers: &HeaderMap) -> bool {
-        elements(headers).any(|element| {
-            let (name, parameters) = split(element);
-            let speaks =
-                parameters.iter().any(|(key, value)| key == "subscriptionspec" && value.trim_matches('"') == "1.0");
-            let refuses = parameters.iter().any(|(key, value)| key == "q" && thousandths(value) == 0);
-            name == "multipart/mixed" && speaks && !refuses
-        })
+        named(MULTIPART, &ranges(headers)).is_some()
     }
 
     /// Returns the status of a response. It is always 200 for `application/json` (section 6.4.1).
@@ -71,6 +74,15 @@ impl Media {
         }
     }
 }
+
+const EVENT_STREAM: &str = "text/event-stream";
+/// Name of the range `multipart/mixed` with the parameter `subscriptionSpec=1.0`.
+const MULTIPART: &str = "multipart/mixed;subscriptionspec=1.0";
+/// Specificity of a range that names a type.
+const EXACT: u8 = 2;
+
+/// Quality in thousandths, specificity and rank of a range, in the order of their weight.
+type Preference = (u16, u8, isize);
 
 /// One element of `Accept`: a lower-case type or range, its quality in thousandths, and its rank. Earlier elements
 /// have a greater rank.
@@ -97,20 +109,28 @@ fn range(element: &str, rank: isize) -> Range {
         "charset" if !is_utf8(value) => 0,
         _ => 1_000,
     });
-    Range { name, quality: quality.min().unwrap_or(1_000), rank }
+    let quality = quality.min().unwrap_or(1_000);
+    let of_subscriptions =
+        parameters.iter().any(|(key, value)| key == "subscriptionspec" && value.trim_matches('"') == "1.0");
+    let name = if name == "multipart/mixed" && of_subscriptions { MULTIPART.to_owned() } else { name };
+    Range { name, quality, rank }
 }
 
-/// Returns the quality, specificity and rank of the most specific range that matches a type. `None` if the type is not
-/// accepted.
-fn preference(name: &str, ranges: &[Range]) -> Option<(u16, u8, isize)> {
+/// Returns the preference of the most specific range that matches a type. `None` if the type is not accepted.
+fn preference(name: &str, ranges: &[Range]) -> Option<Preference> {
     let specificity = |range: &Range| match range.name.as_str() {
-        exact if exact == name => Some(2),
+        exact if exact == name => Some(EXACT),
         "*/*" | "*" => Some(0),
         wild => wild.strip_suffix('*').filter(|main| main.ends_with('/') && name.starts_with(main)).map(|_| 1),
     };
     let matching = ranges.iter().filter_map(|range| Some((specificity(range)?, range)));
     let (specificity, range) = matching.max_by_key(|(specificity, range)| (*specificity, range.rank))?;
     (range.quality > 0).then_some((range.quality, specificity, range.rank))
+}
+
+/// Returns the preference for a type if the client accepts it by its name.
+fn named(name: &str, ranges: &[Range]) -> Option<Preference> {
+    preference(name, ranges).filter(|(_, specificity, _)| *specificity == EXACT)
 }
 
 /// Returns whether a body is uncompressed JSON in UTF-8 according to its headers.
@@ -183,6 +203,38 @@ mod tests {
         assert!(accepts("text/event-stream") && accepts("text/*") && accepts("*/*, text/event-stream;q=0.5"));
         for other in ["", "*/*", "application/json", "text/html", "text/event-stream;q=0, text/*"] {
             assert!(!accepts(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn event_stream_is_preferred_only_by_its_name_and_before_all_other_types() {
+        let prefers = |accept: &'static str| {
+            Media::prefers_event_stream(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]))
+        };
+        for accept in [
+            "text/event-stream",
+            "Text/Event-Stream;charset=utf-8",
+            "text/event-stream, application/json",
+            "*/*, text/event-stream",
+            "application/json;q=0.9, text/event-stream",
+            // urql, for a subscription.
+            "text/event-stream, multipart/mixed",
+        ] {
+            assert!(prefers(accept), "{accept}");
+        }
+        for accept in [
+            "",
+            "*/*",
+            "text/*",
+            "text/event-stream;q=0",
+            "application/json, text/event-stream",
+            "text/event-stream;q=0.9, application/json",
+            "text/event-stream;q=0.9, */*",
+            "multipart/mixed;subscriptionSpec=1.0, text/event-stream",
+            // urql, for a query.
+            "application/graphql-response+json, application/graphql+json, application/json, text/event-stream, multipart/mixed",
+        ] {
+            assert!(!prefers(accept), "{accept}");
         }
     }
 

@@ -43,8 +43,8 @@ pub(super) enum RequestRejection {
     #[error("This endpoint takes GET and POST.")]
     Method,
     #[error(
-        "Subscriptions run over WebSocket (graphql-transport-ws), as server-sent events at /graphql/stream, or with the header \
-         Accept: multipart/mixed;subscriptionSpec=1.0"
+        "Subscriptions run over WebSocket (graphql-transport-ws), as server-sent events with the header \
+         Accept: text/event-stream, or with the header Accept: multipart/mixed;subscriptionSpec=1.0"
     )]
     SubscriptionOverHttp,
     #[error("Pages of this origin may not use this server; add it to the allowed origins.")]

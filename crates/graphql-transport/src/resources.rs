@@ -199,16 +199,20 @@ impl RequestSlot {
         Ok(Taken { _slot: None, _memory: Some(memory) })
     }
 
-    /// Frees the slot and returns the bytes of a response's text. They count as buffered until they have been sent, so a
-    /// client that does not read keeps no slot. With `never_refuse`, for an operation that may have had an effect, the
+    /// Counts the bytes of a response's text. With `never_refuse`, for an operation that may have had an effect, the
     /// response is never refused.
-    pub(super) fn send(mut self, text: String, never_refuse: bool) -> Result<Bytes, Resource> {
+    pub(super) fn buffer_response(&mut self, bytes: usize, never_refuse: bool) -> Result<(), Resource> {
         if never_refuse {
-            self.bytes.grow_beyond(text.len());
-        } else {
-            self.buffer(text.len())?;
+            self.bytes.grow_beyond(bytes);
+            return Ok(());
         }
-        Ok(Bytes::from_owner(HeldBytes { text, _held: self.bytes }))
+        self.buffer(bytes)
+    }
+
+    /// Frees the slot and returns the bytes of a response. Those that were counted count as buffered until the response
+    /// has been sent, so a client that does not read keeps no slot.
+    pub(super) fn send(self, body: Vec<u8>) -> Bytes {
+        Bytes::from_owner(HeldBytes { text: body, _held: self.bytes })
     }
 }
 
@@ -349,10 +353,14 @@ mod tests {
     #[test]
     fn response_frees_its_slot_and_counts_its_bytes_until_it_is_sent() {
         let usage = ResourceUsage::new(&Limits { buffered_bytes: 100, ..Limits::default() });
-        let slot = || RequestSlot::take(&usage, &subject("a")).unwrap_or_else(|_| panic!("a slot is free"));
-        let unsent = slot().send("x".repeat(50), false).unwrap();
-        assert_eq!(slot().send("x".into(), false).err(), Some(Resource::BufferedBytes));
-        let of_mutation = slot().send("x".repeat(90), true).unwrap();
+        let send = |bytes: usize, of_mutation: bool| {
+            let mut slot = RequestSlot::take(&usage, &subject("a"))?;
+            slot.buffer_response(bytes, of_mutation)?;
+            Ok::<_, Resource>(slot.send(vec![b'x'; bytes]))
+        };
+        let unsent = send(50, false).unwrap();
+        assert_eq!(send(1, false).err(), Some(Resource::BufferedBytes));
+        let of_mutation = send(90, true).unwrap();
         assert_eq!(usage.ledger().total, [0, 0, 140, 0]);
         let part = unsent.slice(..1);
         drop((unsent, of_mutation));

@@ -17,7 +17,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderName, HeaderValue, Method, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::media::Media;
 use super::rejection::RequestRejection;
@@ -69,21 +69,14 @@ async fn guard(State((sites, for_use)): State<(Arc<Sites>, RouteKind)>, request:
     response
 }
 
-/// Returns the layer that allows cross-origin requests of the allowed origins. Callers send tokens in a header, so the
-/// browser's credentials are not allowed.
+/// Returns the layer that allows cross-origin requests of the allowed origins, with any headers: libraries of clients add
+/// their own, such as `baggage`. Callers send tokens in a header, so the browser's credentials are not allowed.
 fn cors(sites: &Arc<Sites>) -> CorsLayer {
     let sites = Arc::clone(sites);
     CorsLayer::new()
         .allow_origin(AllowOrigin::predicate(move |origin, _| origin.to_str().is_ok_and(|origin| sites.lists(origin))))
         .allow_methods([Method::GET, Method::POST])
-        .allow_headers([
-            header::ACCEPT,
-            header::AUTHORIZATION,
-            header::CONTENT_TYPE,
-            REQUEST_ID,
-            HeaderName::from_static("traceparent"),
-            HeaderName::from_static("tracestate"),
-        ])
+        .allow_headers(AllowHeaders::mirror_request())
         .expose_headers([REQUEST_ID, header::RETRY_AFTER, header::WWW_AUTHENTICATE])
         .max_age(PREFLIGHT_AGE)
 }

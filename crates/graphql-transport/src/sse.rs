@@ -1,4 +1,5 @@
-//! GraphQL over server-sent events: the distinct connections mode of the graphql-sse protocol.
+//! GraphQL over server-sent events: the distinct connections mode of the graphql-sse protocol, at a path of its own, and at
+//! that of the other transports for clients that prefer it ([`Media::prefers_event_stream`]).
 //!
 //! A request is one operation of any kind. Its response is the stream of its replies: an event `next` for each reply,
 //! and `complete` at the end. Errors of the operation are sent as replies, because a browser's `EventSource` can't read

@@ -4,6 +4,8 @@ use async_graphql::parser::types::OperationType;
 use axum::http::request::Parts;
 use axum::http::{Method, header};
 
+use super::media::Media;
+
 /// Transport of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
@@ -19,9 +21,11 @@ impl Transport {
 
     /// Returns the transport of a request that was refused before a handler received it.
     pub(super) fn of(parts: &Parts) -> Self {
+        let path = parts.uri.path().trim_end_matches('/');
+        let streams = path == "/graphql/stream" || (path == "/graphql" && Media::prefers_event_stream(&parts.headers));
         match &parts.method {
             _ if parts.headers.contains_key(header::UPGRADE) => Self::WebSocket,
-            _ if parts.uri.path() == "/graphql/stream" => Self::EventStream,
+            _ if streams => Self::EventStream,
             &Method::POST => Self::Post,
             _ => Self::Get,
         }

@@ -73,6 +73,28 @@ async fn a_subscription_delivers_its_items_and_completes() {
 }
 
 #[tokio::test]
+async fn the_graphql_endpoint_streams_events_only_to_clients_that_prefer_them() {
+    let server = Server::start().await;
+    let subscription = "subscription { count(to: 1) }";
+    for accept in
+        ["text/event-stream", "text/event-stream, multipart/mixed", "application/json;q=0.5, text/event-stream"]
+    {
+        let posted = server.request(&json!({ "query": subscription }));
+        for request in [posted, server.get(&[("query", subscription)])] {
+            let mut events = Events::open(request.header(ACCEPT, accept)).await;
+            assert_eq!(events.result().await, json!({ "data": { "count": 1 } }), "{accept}");
+            events.expect_end().await;
+        }
+    }
+    for accept in ["application/json, text/event-stream", "text/event-stream;q=0.5, application/json", "*/*"] {
+        let post = |query: &str| answer(server.request(&json!({ "query": query })).header(ACCEPT, accept));
+        assert_eq!(post("{ hello }").await, (StatusCode::OK, json!({ "data": { "hello": "world" } })), "{accept}");
+        let (status, refused) = post(subscription).await;
+        assert_eq!((status, code(&refused)), (StatusCode::BAD_REQUEST, "BAD_REQUEST"), "{accept}");
+    }
+}
+
+#[tokio::test]
 async fn queries_and_posted_mutations_are_streams_with_one_result() {
     let server = Server::start().await;
     for (request, data) in [

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::server::{GRAPHQL_RESPONSE, Server, answer, client, code};
 
 const MUTATION: &str = "mutation { add(amount: 1) }";
+const EVENTS: &str = "text/event-stream; charset=utf-8";
 
 #[tokio::test]
 async fn a_post_runs_queries_and_mutations() {
@@ -133,9 +134,21 @@ async fn a_subscription_over_plain_http_is_refused_with_a_pointer_to_streaming()
     let server = Server::start().await;
     let (status, refused) = answer(server.request(&json!({ "query": "subscription { count(to: 3) }" }))).await;
     assert_eq!((status, code(&refused)), (StatusCode::BAD_REQUEST, "BAD_REQUEST"));
-    assert!(refused["errors"][0]["message"].as_str().unwrap().contains("/graphql/stream"));
+    assert!(refused["errors"][0]["message"].as_str().unwrap().contains("text/event-stream"));
     let (status, _) = answer(server.get(&[("query", "subscription { count(to: 3) }")])).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn an_endpoint_with_a_slash_at_the_end_is_the_same_endpoint() {
+    let server = Server::start().await;
+    let hello = json!({ "query": "{ hello }" });
+    let expected = (StatusCode::OK, json!({ "data": { "hello": "world" } }));
+    assert_eq!(answer(client().post(server.url("/graphql/")).json(&hello)).await, expected);
+    assert_eq!(answer(client().get(server.url_with("/graphql/", &[("query", "{ hello }")]))).await, expected);
+    let events = client().post(server.url("/graphql/stream/")).json(&hello).header(ACCEPT, "text/event-stream");
+    let events = events.send().await.unwrap();
+    assert_eq!((events.status(), &events.headers()[CONTENT_TYPE]), (StatusCode::OK, &EVENTS.parse().unwrap()));
 }
 
 #[tokio::test]

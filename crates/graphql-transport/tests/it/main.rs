@@ -7,6 +7,7 @@
 
 mod beside;
 mod bounds;
+mod compression;
 mod connections;
 mod event_stream;
 mod expiry;

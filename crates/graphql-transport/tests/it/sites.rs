@@ -123,10 +123,11 @@ async fn authority_and_host_header_must_both_be_listed_and_agree() {
 #[tokio::test]
 async fn preflights_succeed_for_listed_origins_only() {
     let server = Server::with(|edge| edge.sites.origins = vec!["https://console.example".into()]).await;
+    let asked = "apollographql-client-name,authorization,baggage,content-type,sentry-trace";
     let preflight = |origin: &'static str, path: &str| {
         let request = client().request(Method::OPTIONS, server.url(path)).header(ORIGIN, origin);
         let request = request.header("access-control-request-method", "POST");
-        request.header("access-control-request-headers", "authorization,content-type").send()
+        request.header("access-control-request-headers", asked).send()
     };
     for path in ["/graphql", "/graphql/stream"] {
         let allowed = preflight("https://console.example", path).await.unwrap();
@@ -134,12 +135,15 @@ async fn preflights_succeed_for_listed_origins_only() {
         let header = |name: &str| allowed.headers()[name].to_str().unwrap().to_ascii_lowercase();
         assert_eq!(header("access-control-allow-origin"), "https://console.example");
         assert_eq!(header("access-control-allow-methods"), "get,post");
-        assert!(header("access-control-allow-headers").contains("authorization"));
+        assert_eq!(header("access-control-allow-headers"), asked);
+        assert!(header("vary").contains("origin") && header("vary").contains("access-control-request-headers"));
         assert!(!allowed.headers().contains_key("access-control-allow-credentials"));
 
         let refused = preflight("https://evil.example", path).await.unwrap();
         assert_eq!(refused.status(), StatusCode::FORBIDDEN);
-        assert!(!refused.headers().contains_key("access-control-allow-origin"));
+        for name in ["access-control-allow-origin", "access-control-allow-headers"] {
+            assert!(!refused.headers().contains_key(name), "{name}");
+        }
     }
     let request = server.request(&json!({ "query": "{ hello }" }));
     let response = request.header(ORIGIN, "https://console.example").send().await.unwrap();
