@@ -15,6 +15,7 @@ use noetl_storage::login::Login;
 use noetl_storage::migrate::{self, Step};
 use noetl_storage::pooler;
 use noetl_storage::pools::{Database, Databases};
+use noetl_storage::rights::{self, MissingRights};
 use noetl_storage::shard_map::{self, Identity};
 
 /// Creates the databases' pools without connecting. The cluster database may also be the first shard; the two then
@@ -47,20 +48,31 @@ fn is_same_address(one: &PgConnectOptions, other: &PgConnectOptions) -> bool {
 pub async fn migration_plan(config: &Config) -> Result<Vec<(DatabaseName, Vec<Step>)>, AppError> {
     let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
     let (cluster, shards) = open(settings, 2);
-    let mut plan = vec![(cluster.name(), migrate::plan(&cluster).await?)];
-    for shard in shards.iter().filter(|shard| !Arc::ptr_eq(shard, &cluster)) {
-        plan.push((shard.name(), migrate::plan(shard).await?));
+    let mut plan = Vec::new();
+    for database in distinct(&cluster, &shards) {
+        plan.push((database.name(), migrate::plan(database).await?));
     }
     Ok(plan)
 }
 
-/// Migrates every configured database to the schema that this version needs, and fills the bucket map.
+/// Returns each database once.
+fn distinct<'a>(cluster: &'a Arc<Database>, shards: &'a [Arc<Database>]) -> impl Iterator<Item = &'a Arc<Database>> {
+    std::iter::once(cluster).chain(shards.iter().filter(move |shard| !Arc::ptr_eq(shard, cluster)))
+}
+
+/// Migrates every configured database to the schema that this version needs, and fills the bucket map. Then grants the role
+/// `grant_to` the rights that servers need; it must exist.
 #[expect(clippy::disallowed_methods, reason = "a deployment gets its identity here")]
-pub async fn migrate(config: &Config) -> Result<(), AppError> {
+pub async fn migrate(config: &Config, grant_to: Option<&str>) -> Result<(), AppError> {
     let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
     let (cluster, shards) = open(settings, 4);
-    for database in [&cluster].into_iter().chain(&shards) {
+    for database in distinct(&cluster, &shards) {
         check_sessions(database).await?;
+        if let Some(role) = grant_to
+            && !rights::role_exists(database, role).await?
+        {
+            return Err(AppError::UnknownRole { database: database.name(), role: role.to_owned() });
+        }
     }
     migrate::apply(&cluster).await?;
     for shard in shards.iter().filter(|shard| !Arc::ptr_eq(shard, &cluster)) {
@@ -74,12 +86,33 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
         let adopted = migrate::adopt_subscriptions(&cluster, shard).await?;
         tracing::info!(database = %shard.name(), adopted, "migrated");
     }
+    if let Some(role) = grant_to {
+        for database in distinct(&cluster, &shards) {
+            require(database, &rights::grant(database, role).await?)?;
+            tracing::info!(database = %database.name(), role, "the role has the rights of servers");
+        }
+    }
     Ok(())
 }
 
 /// Checks that each connection to a database has a session of its own.
 async fn check_sessions(database: &Database) -> Result<(), AppError> {
     if pooler::shares_sessions(database).await? { Err(AppError::SharedSessions(database.name())) } else { Ok(()) }
+}
+
+/// Fails if there are missing rights.
+fn require(database: &Database, missing: &[MissingRights]) -> Result<(), AppError> {
+    let Some(first) = missing.first() else { return Ok(()) };
+    let rights = missing.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    Err(AppError::MissingRights { database: database.name(), role: first.role.clone(), rights })
+}
+
+/// Fails unless each connection has a session of its own, the role has its rights, and the database is migrated. The rights
+/// are checked before the migrations, because a role without them can't read which are applied.
+async fn check_usable(database: &Database) -> Result<(), AppError> {
+    check_sessions(database).await?;
+    require(database, &rights::missing(database).await?)?;
+    if migrate::is_current(database).await? { Ok(()) } else { Err(AppError::NotMigrated(database.name())) }
 }
 
 /// Migrates a shard that is not the cluster database, and checks that it can store executions.
@@ -125,19 +158,13 @@ pub(super) fn check_identity(database: &Database, expected: Identity, found: Ide
 /// Returns the databases of a migrated deployment. Fails if the cluster database is down; shards may be down.
 pub(super) async fn connect(settings: &DatabaseSettings, pool_size: u32) -> Result<Databases, AppError> {
     let (cluster, shards) = open(settings, pool_size);
-    check_sessions(&cluster).await?;
-    if !migrate::is_current(&cluster).await? {
-        return Err(AppError::NotMigrated(DatabaseName::Cluster));
-    }
+    check_usable(&cluster).await?;
     for shard in &shards {
-        match check_sessions(shard).await {
-            Err(AppError::Storage(error)) if error.is_temporary() => {}
-            checked => checked?,
-        }
-        match migrate::is_current(shard).await {
-            Ok(false) => return Err(AppError::NotMigrated(shard.name())),
-            Ok(true) => {}
-            Err(error) => tracing::warn!(database = %shard.name(), %error, "starting without this database"),
+        match check_usable(shard).await {
+            Err(AppError::Storage(error)) => {
+                tracing::warn!(database = %shard.name(), %error, "starting without this database");
+            }
+            outcome => outcome?,
         }
     }
     let configured = u16::try_from(shards.len()).unwrap_or(u16::MAX);

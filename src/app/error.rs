@@ -34,6 +34,27 @@ pub enum AppError {
          settings belong to a session; use the mode `session` of PgBouncer, or connect to PostgreSQL directly"
     )]
     SharedSessions(DatabaseName),
+    /// The role of the settings lacks rights in a database.
+    #[error(
+        "the role {role} lacks rights in {database}: {rights}; run `noetl-graphql migrate --grant-to {role}` with the role \
+         that owns the tables"
+    )]
+    MissingRights {
+        /// The database.
+        database: DatabaseName,
+        /// Name of the role.
+        role: String,
+        /// Rights and objects.
+        rights: String,
+    },
+    /// The role that is to get rights does not exist.
+    #[error("the role {role} does not exist on the server of {database}; nothing was changed")]
+    UnknownRole {
+        /// A database on the server.
+        database: DatabaseName,
+        /// Name of the role.
+        role: String,
+    },
     /// Tables of a shard reference the catalog table, which has no rows on a shard.
     #[error(
         "{database} can't be a shard: {tables} reference noetl.catalog by a foreign key, and a shard has no catalog; \

@@ -97,7 +97,7 @@ async fn serve(
 
 async fn start(config: &Config, metrics: PrometheusHandle) -> Result<(App, TcpListener), app::AppError> {
     let listener = app::bind(config).await?;
-    app::migrate(config).await?;
+    app::migrate(config, None).await?;
     let app = App::start(config, metrics).await?;
     register_samples(&app).await?;
     Ok((app, listener))

@@ -151,8 +151,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns the exit code: 2 for settings that can't be used and for a check that is not complete, 1 for other
-    /// failures.
+    /// Returns the exit code: 2 for settings and options that can't be used and for a check that is not complete, 1 for
+    /// other failures.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
@@ -164,6 +164,7 @@ impl Failure {
                 AppError::ShardMap(_)
                 | AppError::WrongDatabase { .. }
                 | AppError::UnknownShard { .. }
+                | AppError::UnknownRole { .. }
                 | AppError::Certificate(_),
             ) => ExitCode::from(2),
             _ => ExitCode::FAILURE,

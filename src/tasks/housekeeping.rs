@@ -112,6 +112,12 @@ pub enum HousekeepingError {
         /// Names of the partitions that were created.
         made: String,
     },
+    /// The role of the process may not create partitions.
+    #[error(
+        "can't create {0}, because the role of this process does not own noetl.event; run `noetl-graphql maintain` with \
+         the role that owns it"
+    )]
+    Denied(String),
     /// A long transaction holds a lock on the event table.
     #[error("can't create {0} now, because the event table is in use by a long transaction")]
     Busy(String),
@@ -191,9 +197,12 @@ impl Housekeeping {
 
     async fn create_partitions(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
         let ensured = partitions::ensure(&self.databases.shards()[usize::from(shard)]).await;
-        let Partitions { made, blocked, in_default, busy } = ensured.map_err(ServiceError::from)?;
+        let Partitions { made, blocked, in_default, busy, denied } = ensured.map_err(ServiceError::from)?;
         if !blocked.is_empty() {
             return Err(HousekeepingError::Blocked { blocked: list(&blocked), made: list(&made) });
+        }
+        if !denied.is_empty() {
+            return Err(HousekeepingError::Denied(list(&denied)));
         }
         if !busy.is_empty() {
             return Err(HousekeepingError::Busy(list(&busy)));

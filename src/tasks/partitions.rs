@@ -22,6 +22,8 @@ pub struct Partitions {
     pub in_default: Vec<String>,
     /// Partitions that can't be created now, because a long transaction uses the event table.
     pub busy: Vec<String>,
+    /// Partitions that can't be created, because the role does not own the event table.
+    pub denied: Vec<String>,
 }
 
 /// Creates the missing partitions in one database, and warns of those that can't be created.
@@ -58,6 +60,11 @@ impl Partitions {
             Outcome::Busy => {
                 tracing::warn!(%database, partition, "a long transaction blocks an event partition");
                 self.busy.push(partition);
+            }
+            // The caller reports all of them at once.
+            Outcome::Denied => {
+                metrics::counter!("noetl_event_partitions_blocked_total").increment(1);
+                self.denied.push(partition);
             }
         }
     }

@@ -39,7 +39,7 @@ pub const METRICS: [Metric; 83] = [
     Metric::counter(
         "noetl_event_partitions_blocked_total",
         &[],
-        "Event partitions that rows of the default partition blocked",
+        "Event partitions that could not be created, because of rows in the default partition or a missing right",
     ),
     Metric::counter("noetl_event_partitions_dropped_total", &[], "Event partitions that the retention dropped"),
     Metric::counter("noetl_event_partitions_kept_total", &["reason"], "Old event partitions that were kept, by reason"),

@@ -20,6 +20,7 @@ mod password_change;
 mod poolers;
 mod restored_database;
 mod restored_dumps;
+mod rights;
 mod session_settings;
 mod shard_down;
 mod shutdown;

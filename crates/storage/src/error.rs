@@ -17,6 +17,9 @@ pub(super) const WRONG_PASSWORD: &str = "28P01";
 /// SQLSTATE of a write for which the disk has no space.
 pub(super) const DISK_FULL: &str = "53100";
 
+/// SQLSTATE of a statement for which the role has no right.
+pub(super) const DENIED: &str = "42501";
+
 /// Maximum number of combinations of a path and a status that a list of executions with a path prefix searches in one
 /// shard. A prefix with more of them is refused. `execution_along` has the same number.
 pub const MAX_PATH_KINDS: u32 = 4000;

@@ -47,6 +47,7 @@ pub mod pools;
 pub mod read_model;
 pub mod registry;
 pub mod retention;
+pub mod rights;
 mod session_settings;
 pub mod shard_map;
 pub mod snapshots;

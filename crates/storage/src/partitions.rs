@@ -13,7 +13,7 @@ use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgExecutor};
 use tokio::time::sleep;
 
-use super::error::StorageError;
+use super::error::{DENIED, StorageError, has_code};
 use super::lock_wait::{self, SHORT_WAIT};
 use super::pools::Database;
 use noetl_domain::quarter::Quarter;
@@ -68,6 +68,8 @@ pub enum Outcome {
     Blocked,
     /// A long transaction uses the event table, so the locks were not available.
     Busy,
+    /// The role does not own the event table.
+    Denied,
 }
 
 /// The default partition.
@@ -81,10 +83,18 @@ struct DefaultPartition {
 /// that were not covered.
 pub async fn ensure(database: &Database, quarter: Quarter) -> Result<Vec<EnsuredPartition>, StorageError> {
     let range = quarter.first_id().get()..quarter.next().first_id().get();
-    if gaps(&range, &database.run(bounded(database.pool())).await?).is_empty() {
+    let missing = gaps(&range, &database.run(bounded(database.pool())).await?);
+    if missing.is_empty() {
         return Ok(Vec::new());
     }
-    create_missing(database, quarter, &range).await.map_err(|error| database.failed(error))
+    match create_missing(database, quarter, &range).await {
+        Err(error) if has_code(&error, DENIED) => {
+            let partition = quarter.partition_name();
+            let denied = |range| EnsuredPartition { partition: partition.clone(), range, outcome: Outcome::Denied };
+            Ok(missing.into_iter().map(denied).collect())
+        }
+        outcome => outcome.map_err(|error| database.failed(error)),
+    }
 }
 
 /// Creates the partitions on `target` that `source` has, as far as no partition covers their ranges. Rows of a range whose

@@ -12,7 +12,7 @@
 use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use super::error::StorageError;
+use super::error::{DENIED, StorageError};
 use super::partitions::{self, Partition};
 use super::pools::Database;
 use super::snapshots::AGGREGATE;
@@ -31,7 +31,7 @@ const SETTINGS: &str =
 /// SQLSTATEs of a busy table: `lock_not_available` and `query_canceled`.
 const BUSY: [&str; 2] = ["55P03", "57014"];
 /// SQLSTATEs of a table that this server may not drop: `insufficient_privilege` and `dependent_objects_still_exist`.
-const REFUSED: [&str; 2] = ["42501", "2BP01"];
+const REFUSED: [&str; 2] = [DENIED, "2BP01"];
 
 /// Reason that a partition is kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
