@@ -204,6 +204,16 @@ test("an unknown id says so", async ({ console, page }) => {
   await expect(page.getByText("There is no execution with this id")).toBeVisible();
 });
 
+test("a completed execution says how many of its steps have failed", async ({ console, page }) => {
+  const id = await idle(console.url);
+  await report(console.url, id, [...FAILED_STEP, { type: "playbook.completed", status: "COMPLETED" }]);
+  await console.open("/executions", "Executions");
+  await expect(rowOf(page, id)).toContainText("Completed");
+  await expect(rowOf(page, id)).toContainText("1 failed step");
+  await console.open(`/executions/${id}`, PATH);
+  await expect(page.getByRole("main").getByText("1 failed step", { exact: true })).toBeVisible();
+});
+
 test("an execution and its rerun link to each other", async ({ console, page }) => {
   const origin = await idle(console.url);
   const { rerunExecution } = await graphql<{ rerunExecution: { executionId: string } }>(

@@ -304,6 +304,41 @@ const RETRIED: &str = "INSERT INTO noetl.event (execution_id, event_id, event_ty
     WHERE n BETWEEN $2 AND $3";
 
 #[tokio::test]
+async fn executions_with_failed_steps_are_found_and_show_their_number() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_without_projector().await;
+    let mut shard = deployment.shard(0).await;
+    // The step of the first execution stays failed; that of the second one is tried again.
+    for (id, first, last) in [(1000_i64, 1, 5), (1000, 10, 10), (2000, 1, 10)] {
+        sqlx::query(RETRIED).bind(id).bind(first).bind(last).execute(&mut shard).await.unwrap();
+    }
+    server.advance_projections(&[1000, 2000]).await;
+    let query = "query($filter: ExecutionFilter) { executions(filter: $filter) { nodes { id status failedSteps } } }";
+    let row = |id: &str, failed: Option<i32>| json!({ "id": id, "status": "COMPLETED", "failedSteps": failed });
+    let found =
+        async |filter: &Value| server.data(query, json!({ "filter": filter })).await["executions"]["nodes"].take();
+    for (filter, expected) in [
+        (json!({ "hasFailedSteps": true }), vec![row("1000", Some(1))]),
+        (json!({ "hasFailedSteps": true, "statuses": ["COMPLETED"] }), vec![row("1000", Some(1))]),
+        (json!({ "hasFailedSteps": true, "statuses": ["FAILED"] }), vec![]),
+        (json!({ "hasFailedSteps": false }), vec![row("2000", Some(0))]),
+        (json!({}), vec![row("2000", Some(0)), row("1000", Some(1))]),
+    ] {
+        assert_eq!(found(&filter).await, json!(expected), "{filter}");
+        assert_eq!(ids(&server, filter.clone()).await.len(), expected.len(), "{filter}");
+    }
+    let past = "{ executionState(executionId: \"2000\", at: { eventId: \"2005\" }) { status failedSteps } }";
+    let past = server.data(past, json!({})).await["executionState"].take();
+    assert_eq!(past, json!({ "status": "FAILED", "failedSteps": 1 }), "before the second attempt");
+
+    sqlx::query("UPDATE noetl.execution SET failed_steps = NULL").execute(&mut shard).await.unwrap();
+    for (wanted, expected) in [(true, vec![]), (false, vec![row("2000", None), row("1000", None)])] {
+        let found = found(&json!({ "hasFailedSteps": wanted })).await;
+        assert_eq!(found, json!(expected), "rows of earlier builds have no number");
+    }
+}
+
+#[tokio::test]
 async fn a_step_shows_its_last_start_and_steps_and_executions_show_how_long_they_took() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_without_projector().await;

@@ -30,7 +30,7 @@ const COUNT: &str = "totalCount(upTo: 100) { value }";
 /// few events, because the events of a parent are read whatever their tenant is.
 const FILL: [&str; 5] = [
     "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, start_time, end_time, path,
-                                  tenant_id, organization_id, execution_pool, rerun_of)
+                                  tenant_id, organization_id, execution_pool, rerun_of, failed_steps)
      SELECT 380000000000000000 + n * 1000, n % 40, CASE WHEN n % 3 = 0 THEN 7 WHEN n < 12 THEN 9 WHEN n > 20000 THEN 6 END,
             CASE WHEN n < 12 THEN 'FAILED' WHEN n > 29500 THEN 'RUNNING' ELSE 'COMPLETED' END,
             timestamptz '2026-01-01' + n * interval '2 seconds',
@@ -40,7 +40,8 @@ const FILL: [&str; 5] = [
             CASE WHEN n < 12 THEN 'tiny' WHEN n % 5 = 0 THEN 'acme' ELSE 'default' END,
             CASE WHEN n < 12 THEN 'lab' ELSE 'default' END,
             CASE WHEN n < 12 THEN 'rare' WHEN n % 2 = 0 THEN 'pool' || n % 20 END,
-            CASE WHEN n < 12 THEN 3 WHEN n % 7 = 0 THEN 5 END
+            CASE WHEN n < 12 THEN 3 WHEN n % 7 = 0 THEN 5 END,
+            CASE WHEN n < 12 THEN 2 WHEN n % 49 = 0 THEN 1 WHEN n % 2 = 0 THEN 0 END
      FROM generate_series($1::bigint, $2) AS n",
     "INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_execution_id, created_at, event_type, status,
                               node_name, tenant_id, organization_id)
@@ -114,6 +115,10 @@ fn lists() -> Vec<List> {
                 json!({ "rootsOnly": true, "statuses": ["FAILED"] }),
                 json!({ "rerunOf": "3" }),
                 json!({ "rerunOf": "5", "statuses": ["FAILED"] }),
+                json!({ "hasFailedSteps": true }),
+                json!({ "hasFailedSteps": true, "statuses": ["FAILED"] }),
+                json!({ "hasFailedSteps": true, "statuses": ["CANCELLED"] }),
+                json!({ "hasFailedSteps": false }),
                 json!({ "executionPools": ["rare"] }),
                 json!({ "executionPools": ["pool2", "none", "pool4"] }),
                 json!({ "executionPools": ["pool2", "rare"], "statuses": ["FAILED"] }),
@@ -132,6 +137,8 @@ fn lists() -> Vec<List> {
                 json!({ "tenantId": "acme", "paths": ["rare/old", "team1/flow5"] }),
                 json!({ "tenantId": "acme", "rootsOnly": true }),
                 json!({ "tenantId": "acme", "executionPools": ["pool10", "pool0"] }),
+                json!({ "tenantId": "acme", "hasFailedSteps": true }),
+                json!({ "tenantId": "acme", "hasFailedSteps": false }),
                 json!({ "tenantId": "acme", "endedAfter": "2026-01-01T16:29:00Z" }),
                 json!({ "organizationId": "lab" }),
                 json!({ "organizationId": "none" }),

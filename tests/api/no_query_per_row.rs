@@ -18,7 +18,7 @@ const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filte
     parent { execution { id catalogEntry { path } } subscription { id } }
     workload
     result
-    eventCount progress { stepsCompleted stepsKnown }
+    eventCount failedSteps progress { stepsCompleted stepsKnown }
     rerunOf { id }
     children(first: 2) { nodes { id } totalCount { value } }
     events(first: 2) { nodes { id } totalCount { value } }

@@ -23,6 +23,8 @@ pub struct ExecutionFilter {
     pub roots_only: bool,
     /// Execution of which it is a rerun.
     pub rerun_of: Option<Id>,
+    /// Whether a step must be failed, or none; default: both are included.
+    pub has_failed_steps: Option<bool>,
     /// Pools to include; default: all, and executions that name none.
     pub execution_pools: Option<Vec<String>>,
     /// Ids to include; default: all.
@@ -62,6 +64,7 @@ impl ExecutionFilter {
             && self.parent_execution_id.is_none_or(|parent| row.parent_execution_id == Some(parent.get()))
             && (!self.roots_only || row.parent_execution_id.is_none())
             && self.rerun_of.is_none_or(|origin| row.rerun_of == Some(origin.get()))
+            && self.has_failed_steps.is_none_or(|wanted| (row.failed_steps.unwrap_or_default() > 0) == wanted)
             && is_one_of(self.execution_pools.as_ref(), row.execution_pool.as_deref())
             && self.ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(row.execution_id)))
             && self.id_prefix.as_deref().is_none_or(|prefix| row.execution_id.to_string().starts_with(prefix))
@@ -86,7 +89,10 @@ impl ExecutionFilter {
     /// Returns whether an execution that matches can stop matching after an event.
     #[must_use]
     pub const fn can_stop_matching(&self) -> bool {
-        self.statuses.is_some() || self.ended_after.is_some() || self.ended_before.is_some()
+        self.statuses.is_some()
+            || self.ended_after.is_some()
+            || self.ended_before.is_some()
+            || self.has_failed_steps.is_some()
     }
 }
 

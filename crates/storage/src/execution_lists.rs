@@ -105,7 +105,7 @@ async fn pages(shard: &View<'_>, parameters: Option<Parameters<'_>>) -> Result<V
                         $direction,
                         columns: r#"execution_id AS "execution_id!", catalog_id AS "catalog_id!", parent_execution_id,
                             status AS "status!", path, last_event_id, tenant_id AS "tenant_id!",
-                            organization_id AS "organization_id!", execution_pool, rerun_of,
+                            organization_id AS "organization_id!", execution_pool, rerun_of, failed_steps,
                             CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                             CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time"#,
                         rest: "",
@@ -265,7 +265,7 @@ pub async fn stats(
                         columns: r#"status, path, count AS "count!" FROM (
                             SELECT upper(status) AS status, path, grouping(upper(status)) AS by_path, count(*) AS count,
                                    row_number() OVER (PARTITION BY grouping(upper(status)) ORDER BY count(*) DESC, path) AS place"#,
-                        rest: "GROUP BY GROUPING SETS ((upper(status)), (path))) AS counted WHERE by_path = 0 OR place <= $26",
+                        rest: "GROUP BY GROUPING SETS ((upper(status)), (path))) AS counted WHERE by_path = 0 OR place <= $27",
                         arguments: [paths],
                         $($source)*
                     )

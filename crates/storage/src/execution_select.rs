@@ -14,7 +14,7 @@
 
 /// Expands to the statement of a source, which is given by the last arguments. It selects `columns` of the executions
 /// that meet the conditions and are in the range, up to the limit for each owner, and ends with `rest`. The parameters 1
-/// to 25 are those of [`Parameters`](super::execution_sources::Parameters); those of `rest` follow. The first argument
+/// to 26 are those of [`Parameters`](super::execution_sources::Parameters); those of `rest` follow. The first argument
 /// is the macro of sqlx with its result type. The direction is `(page "")` for a page of the oldest executions,
 /// `(page " DESC")` for one of the newest, and `(any " DESC")` for executions that are only counted. Behind it, in the same
 /// parentheses, can be a window: its values, its condition, and the column of its index with the time. A window has 1,000
@@ -44,6 +44,7 @@ macro_rules! select {
              AND NOT ($23 AND parent_execution_id IS NOT NULL)
              AND ($24::text[] IS NULL OR execution_pool = ANY($24))
              AND ($25::bigint IS NULL OR rerun_of = $25)
+             AND ($26::boolean IS NULL OR (coalesce(failed_steps, 0) > 0) = $26)
              AND ($11::timestamptz IS NULL OR end_time >= $11)
              AND ($12::timestamptz IS NULL OR end_time < $12)
              AND ($13::bigint[] IS NULL OR execution_id = ANY($13))
@@ -240,6 +241,7 @@ macro_rules! select {
             $parameters.filter.roots_only,
             $parameters.pools.as_deref() as Option<&[&str]>,
             $parameters.filter.rerun_of.map(Id::get),
+            $parameters.filter.has_failed_steps,
             $($argument,)*
         )
     };

@@ -40,6 +40,10 @@ pub(super) enum Source {
     Root,
     /// Tenant and status, of executions without a parent.
     TenantRoot,
+    /// Status, of executions with failed steps.
+    FailedSteps,
+    /// Tenant and status, of executions with failed steps.
+    TenantFailedSteps,
     /// Status and duration.
     Ended,
     /// Tenant, status and duration.
@@ -168,6 +172,8 @@ fn by_values(filter: &ExecutionFilter, by_tenant: bool) -> Source {
         of(Source::TenantPath, Source::Path)
     } else if filter.ended_after.is_some() || filter.ended_before.is_some() {
         of(Source::TenantEnded, Source::Ended)
+    } else if filter.has_failed_steps == Some(true) {
+        of(Source::TenantFailedSteps, Source::FailedSteps)
     } else if filter.execution_pools.is_some() {
         of(Source::TenantPool, Source::Pool)
     } else if filter.roots_only {

@@ -46,6 +46,8 @@ pub struct ExecutionRow {
     pub execution_pool: Option<String>,
     /// Execution of which this one is a rerun.
     pub rerun_of: Option<i64>,
+    /// Number of failed steps; `None` on rows that earlier builds or other programs wrote.
+    pub failed_steps: Option<i32>,
 }
 
 impl ExecutionRow {
@@ -55,12 +57,12 @@ impl ExecutionRow {
         ListPosition::new(self.start_time, self.execution_id)
     }
 
-    /// Returns the row with the status and the end time of a state.
+    /// Returns the row with the status, the end time and the number of failed steps of a state.
     #[must_use]
     pub fn in_state(self, projected: &Projected) -> Self {
         let state = &projected.projection.state;
         let (status, end_time) = (state.status().as_str().to_owned(), state.end().map(|end| end.at));
-        Self { status, end_time, ..self }
+        Self { status, end_time, failed_steps: Some(state.failed_steps()), ..self }
     }
 
     /// Returns the row of an execution that was created.
@@ -79,6 +81,7 @@ impl ExecutionRow {
             organization_id: creation.tenancy.organization_id.clone(),
             execution_pool: creation.pool.clone(),
             rerun_of: creation.rerun_of.map(Id::get),
+            failed_steps: Some(0),
         }
     }
 
@@ -102,6 +105,7 @@ impl ExecutionRow {
                 organization_id: projected.tenancy.organization_id.clone(),
                 execution_pool: started.and_then(|start| start.execution_pool.clone()),
                 rerun_of: started.and_then(|start| start.rerun_of).map(Id::get),
+                failed_steps: Some(state.failed_steps()),
             }
         })
     }
@@ -215,9 +219,9 @@ async fn create_rows(
          ), created AS (
              INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path,
                                           last_event_type, last_node_name, last_event_id, start_time, tenant_id,
-                                          organization_id, execution_pool, rerun_of)
+                                          organization_id, execution_pool, rerun_of, failed_steps)
              SELECT execution_id, catalog_id, parent, 'PENDING', path, 'playbook_started', path, event_id, now(),
-                    tenant_id, organization_id, pool, rerun_of
+                    tenant_id, organization_id, pool, rerun_of, 0
              FROM input
              WHERE $12 OR execution_id >> 22 >= (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $13
              ON CONFLICT (execution_id) DO NOTHING
@@ -301,7 +305,7 @@ pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
     let rows = sqlx::query_as!(
         ExecutionRow,
         "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
-                  execution_pool, rerun_of,
+                  execution_pool, rerun_of, failed_steps,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
          FROM noetl.execution WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)",

@@ -47,6 +47,12 @@ const PLAIN: &[(&str, &str, &str)] = &[
          WHERE parent_execution_id IS NULL",
     ),
     (
+        "execution_failed_steps_idx",
+        "noetl.execution",
+        "((CASE WHEN failed_steps > 0 THEN upper(status) END), noetl.list_time(start_time, 17), execution_id)
+         WHERE failed_steps > 0",
+    ),
+    (
         "execution_pool_idx",
         "noetl.execution",
         "(execution_pool, upper(status), noetl.list_time(start_time, 14), execution_id)
@@ -65,6 +71,12 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "((CASE WHEN parent_execution_id IS NULL THEN tenant_id END), upper(status), noetl.list_time(start_time, 13),
           execution_id)
          WHERE tenant_id <> 'default' AND parent_execution_id IS NULL",
+    ),
+    (
+        "execution_tenant_failed_steps_idx",
+        "noetl.execution",
+        "((CASE WHEN failed_steps > 0 THEN tenant_id END), upper(status), noetl.list_time(start_time, 18), execution_id)
+         WHERE tenant_id <> 'default' AND failed_steps > 0",
     ),
     (
         "execution_tenant_pool_idx",

@@ -52,6 +52,9 @@ pub struct ExecutionFilter {
     roots_only: Option<bool>,
     /// Only reruns of this execution.
     rerun_of: Option<ID>,
+    /// Whether executions with failed steps match: only those with at least one (true), or only those with none (false).
+    /// By default, both match. An execution of an earlier build has none in the list until it gets an event.
+    has_failed_steps: Option<bool>,
     /// Only executions that name one of these pools (at most 100). Executions of the default pool name none.
     execution_pools: Option<Vec<String>>,
     /// Only executions that started at this time or later.
@@ -114,6 +117,7 @@ impl ExecutionFilter {
             parent_execution_id: parent,
             roots_only: self.roots_only.unwrap_or_default(),
             rerun_of,
+            has_failed_steps: self.has_failed_steps,
             execution_pools: texts("executionPools", self.execution_pools)?,
             ids: None,
             id_prefix: self.id_prefix.map(|prefix| check_id_prefix(&field("idPrefix"), prefix)).transpose()?,

@@ -42,6 +42,12 @@ impl ExecutionState {
         self.0.row().end_time.map(Time)
     }
 
+    /// Number of steps that are FAILED.
+    #[graphql(guard = "READ")]
+    async fn failed_steps(&self) -> Option<i32> {
+        self.0.row().failed_steps
+    }
+
     /// Error or reason that the event that ended the execution names.
     #[graphql(guard = "READ")]
     async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {

@@ -35,7 +35,7 @@ use noetl_storage::snapshots::Projected;
 use noetl_use_cases::error::ServiceError;
 
 /// Fields that change with the log and that the list's row has too.
-pub(super) const ROW_FIELDS: [&str; 4] = ["status", "statusText", "endedAt", "durationSeconds"];
+pub(super) const ROW_FIELDS: [&str; 5] = ["status", "statusText", "endedAt", "durationSeconds", "failedSteps"];
 /// Fields that change with the log and that are read from the state.
 pub(super) const STATE_FIELDS: [&str; 6] = ["result", "eventCount", "progress", "context", "snapshot", "steps"];
 
@@ -230,7 +230,9 @@ impl Plain for Execution {
         Some(match field {
             "id" => self.key().into(),
             "path" => row.path.as_deref()?.into(),
-            "status" | "statusText" | "endedAt" | "durationSeconds" if matches!(moment, Moment::Any) => {
+            "status" | "statusText" | "endedAt" | "durationSeconds" | "failedSteps"
+                if matches!(moment, Moment::Any) =>
+            {
                 return None;
             }
             "status" => PlainValue::of_enum::<ExecutionStatus>(Status::from_stored(&row.status)),
@@ -238,6 +240,7 @@ impl Plain for Execution {
             "startedAt" => row.start_time.into(),
             "endedAt" => row.end_time.into(),
             "durationSeconds" => seconds_between(row.start_time, row.end_time).into(),
+            "failedSteps" if reader.may_read => row.failed_steps.into(),
             "tenantId" => (&row.tenant_id).into(),
             "organizationId" => (&row.organization_id).into(),
             "shard" => reader.shard_of(self.key())?.into(),
@@ -287,6 +290,13 @@ impl ExecutionFields {
     /// Seconds from `startedAt` to `endedAt`; null until the execution ends.
     async fn duration_seconds(&self, ctx: &Context<'_>) -> Option<f64> {
         seconds_between(self.row.start_time, self.row_of_moment(ctx).await.end_time)
+    }
+
+    /// Number of steps that are FAILED. An execution with such steps can be COMPLETED, if the event that ended it says so.
+    /// Null in lists for an execution of an earlier build.
+    #[graphql(guard = "READ")]
+    async fn failed_steps(&self, ctx: &Context<'_>) -> Option<i32> {
+        self.row_of_moment(ctx).await.failed_steps
     }
 
     /// Error or reason that the event that ended the execution names.

@@ -201,6 +201,7 @@ fn execution(status: &str) -> ExecutionRow {
         organization_id: "default".to_owned(),
         execution_pool: None,
         rerun_of: None,
+        failed_steps: (status == "COMPLETED").then_some(1),
     }
 }
 

@@ -1,8 +1,9 @@
 //! The workflow of a document: its steps, and the transitions between them.
 //!
 //! NoETL has four forms of `next`: the name of a step, a list of names, a list of maps with `step` and `when`, and a map
-//! with `arcs` of such maps. Its `tool` is a map, or a list of labelled tasks in two forms. A part in another form is
-//! left out, so that the rest of a document can be shown.
+//! with `arcs` of such maps. Documents for its earlier versions have a list of maps with `when`, `then` and `else`. Its
+//! `tool` is a map, or a list of labelled tasks in two forms. A part in another form is left out, so that the rest of a
+//! document can be shown.
 
 use serde_json::Value;
 
@@ -152,12 +153,22 @@ fn transitions(next: &Value) -> Vec<Transition> {
     if let Some(name) = next.as_str() {
         return vec![Transition { to: name.to_owned(), condition: None }];
     }
-    items(next.get("arcs").unwrap_or(next)).iter().filter_map(transition).collect()
+    items(next.get("arcs").unwrap_or(next)).iter().flat_map(transitions_of).collect()
 }
 
-fn transition(arc: &Value) -> Option<Transition> {
-    let to = arc.as_str().map(str::to_owned).or_else(|| text(arc, "step"))?;
-    Some(Transition { to, condition: text(arc, "when") })
+/// Returns the transitions of an item of `next`: one, or those of its `then`, which have its condition, and those of its
+/// `else`, which have none because they are tried afterwards.
+fn transitions_of(arc: &Value) -> Vec<Transition> {
+    let condition = text(arc, "when");
+    let to = |arc: &Value| arc.as_str().map(str::to_owned).or_else(|| text(arc, "step"));
+    if let Some(to) = to(arc) {
+        return vec![Transition { to, condition }];
+    }
+    let branch = |name: &str, condition: Option<String>| {
+        let steps = arc.get(name).map(items).unwrap_or_default();
+        steps.iter().filter_map(to).map(move |to| Transition { to, condition: condition.clone() })
+    };
+    branch("then", condition).chain(branch("else", None)).collect()
 }
 
 fn items(value: &Value) -> &[Value] {
@@ -207,10 +218,25 @@ mod tests {
             ),
             (
                 json!({ "next": { "spec": { "mode": "exclusive" }, "arcs": [high, { "step": "low" }] }, "spec": { "next_mode": "inclusive" } }),
+                guarded.clone(),
+                Routing::Exclusive,
+            ),
+            (
+                json!({ "next": [{ "when": "{{ a > 5 }}", "then": [{ "step": "high" }] }, { "step": "low" }] }),
+                guarded.clone(),
+                Routing::Exclusive,
+            ),
+            (
+                json!({ "next": [{ "when": "{{ a > 5 }}", "then": ["high", 5], "else": [{ "step": "low" }] }] }),
+                guarded.clone(),
+                Routing::Exclusive,
+            ),
+            (
+                json!({ "next": [{ "when": "{{ a > 5 }}", "then": [{ "step": "high" }] }, { "else": [{ "step": "low" }] }] }),
                 guarded,
                 Routing::Exclusive,
             ),
-            (json!({ "next": { "arcs": [{ "when": "true" }, 5] } }), Vec::new(), Routing::Exclusive),
+            (json!({ "next": { "arcs": [{ "when": "true" }, 5, { "then": "x" }] } }), Vec::new(), Routing::Exclusive),
             (json!({ "next": 5 }), Vec::new(), Routing::Exclusive),
         ];
         for (mut step, transitions, routing) in cases {

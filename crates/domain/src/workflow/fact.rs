@@ -16,6 +16,9 @@ const CTX_PREFIX: &str = "ctx.";
 /// Type of the event of a failed command.
 pub(super) const FAILED_COMMAND: &str = "command.failed";
 
+/// Types of the events with which a worker leaves a step, whether the step succeeded or failed.
+const EXITS: [&str; 2] = ["step.exit", "step_completed"];
+
 /// Kinds of events that the fold knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -93,6 +96,11 @@ pub fn is_known_type(event_type: &str) -> bool {
 pub(super) fn kind(event_type: &str) -> Option<Kind> {
     let ended = ended_by(event_type).map(|_| Kind::Ended);
     ended.or_else(|| KINDS.iter().find(|(name, _)| *name == event_type).map(|(_, kind)| *kind))
+}
+
+/// Returns whether an event reports the end of the step itself: it names no command, or its worker left the step with it.
+pub(super) fn ends_step(event: &Event, of_command: bool) -> bool {
+    !of_command || EXITS.contains(&event.event_type.as_str())
 }
 
 /// Returns the step that an event belongs to.

@@ -205,6 +205,13 @@ impl WorkflowState {
         steps
     }
 
+    /// Returns the number of steps that are failed. An execution with failed steps can end with a completion.
+    #[must_use]
+    pub fn failed_steps(&self) -> i32 {
+        let failed = self.steps.values().filter(|step| step.status() == StepStatus::Failed).count();
+        i32::try_from(failed).unwrap_or(i32::MAX)
+    }
+
     /// Returns the current durable variables.
     pub fn ctx(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.ctx.iter().filter_map(|(name, value)| Some((name.as_str(), &value.get()?.0)))

@@ -105,6 +105,7 @@ impl StepState {
         let (id, command) = (event.event_id, fact::command_id(event));
         let opens = kind == StepKind::Entered && opens_run(command.as_deref(), event);
         let command = command.filter(|_| !opens);
+        let kind = reported_kind(kind, command.is_some(), event);
         let issued = command.as_deref().and_then(|command| order::issued_by(command, event.execution_id));
         let rank = Rank::of(issued, Moment::of(kind, issued, id));
         self.first = self.first.min(rank.position());
@@ -273,9 +274,22 @@ fn opens_run(command: Option<&str>, event: &Event) -> bool {
     begins_loop || (command.is_none() && !fact::is_entered_by_worker(event))
 }
 
+/// Returns the kind of an event by its status: an end of the step with an error is a failure. A worker leaves a failed
+/// step with the status FAILED, before or after it reports the failed command.
+fn reported_kind(kind: StepKind, of_command: bool, event: &Event) -> StepKind {
+    let fails = kind == StepKind::Completed
+        && fact::ends_step(event, of_command)
+        && !is_drained(event)
+        && fact::error_status(event).is_some();
+    if fails { StepKind::Failed } else { kind }
+}
+
+fn is_drained(event: &Event) -> bool {
+    fact::is_marked(event, "__cursor_drained")
+}
+
 /// Returns the progress that an event reports; `None`: the event only tells of a call.
 fn progress_of(kind: StepKind, opens: bool, of_command: bool, event: &Event) -> Option<Progress> {
-    let drained = || fact::is_marked(event, "__cursor_drained");
     Some(match kind {
         StepKind::Entered if opens => Progress::Entered,
         StepKind::Entered => Progress::EnteredByWorker,
@@ -285,10 +299,8 @@ fn progress_of(kind: StepKind, opens: bool, of_command: bool, event: &Event) -> 
         StepKind::Started => Progress::Started,
         StepKind::Done | StepKind::CallFailed => return None,
         StepKind::LoopDone => Progress::LoopEnded,
-        StepKind::Completed if drained() => Progress::LoopEnded,
+        StepKind::Completed if is_drained(event) => Progress::LoopEnded,
         StepKind::Completed if of_command => Progress::CommandCompleted,
-        // An older worker exits a step with the status FAILED before it reports the failed command.
-        StepKind::Completed if fact::error_status(event).is_some() => Progress::Failed,
         StepKind::Completed => Progress::Completed,
         StepKind::Failed if of_command => Progress::CommandFailed,
         StepKind::Failed => Progress::Failed,

@@ -74,6 +74,7 @@ struct ReadModel {
     error: Option<String>,
     pool: Option<String>,
     rerun_of: Option<i64>,
+    failed_steps: i32,
 }
 
 impl Stored {
@@ -115,6 +116,7 @@ impl ReadModel {
             error: ended.and_then(|end| end.error),
             pool: started.and_then(|start| start.execution_pool.clone()),
             rerun_of: started.and_then(|start| start.rerun_of).map(Id::get),
+            failed_steps: state.failed_steps(),
         }
     }
 }
@@ -136,10 +138,10 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[]::jsonb[], $4::text[], $5::bigint[], $6::text[],
                                   $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[],
                                   $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $19::text[],
-                                  $20::text[], $21::text[], $25::text[], $26::bigint[])
+                                  $20::text[], $21::text[], $25::text[], $26::bigint[], $27::integer[])
                  AS t (id, version, snapshot, checksum, applied_count, as_of, system, catalog_id, parent, path, status,
                        last_type, last_node, started_at, ended_at, error, unusable, tenant_id, organization_id, pool,
-                       rerun_of)
+                       rerun_of, failed_steps)
              WHERE (SELECT noetl.require_server_life($24))
          ), saved AS (
              INSERT INTO noetl.projection_snapshot AS standing
@@ -184,9 +186,10 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
          )
          INSERT INTO noetl.execution AS listed
              (execution_id, catalog_id, parent_execution_id, path, status, last_event_type, last_node_name,
-              last_event_id, start_time, end_time, error, tenant_id, organization_id, execution_pool, rerun_of)
+              last_event_id, start_time, end_time, error, tenant_id, organization_id, execution_pool, rerun_of,
+              failed_steps)
          SELECT id, coalesce(catalog_id, 0), parent, path, status, last_type, last_node, version, started_at, ended_at,
-                error, tenant_id, organization_id, pool, rerun_of
+                error, tenant_id, organization_id, pool, rerun_of, failed_steps
          FROM input JOIN saved ON saved.aggregate_id = input.id::text ORDER BY id
          ON CONFLICT (execution_id) DO UPDATE
          SET catalog_id = CASE listed.catalog_id WHEN 0 THEN EXCLUDED.catalog_id ELSE listed.catalog_id END,
@@ -195,7 +198,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
              last_event_type = EXCLUDED.last_event_type, last_node_name = EXCLUDED.last_node_name,
              last_event_id = EXCLUDED.last_event_id,
              start_time = coalesce(listed.start_time, EXCLUDED.start_time), end_time = EXCLUDED.end_time,
-             error = EXCLUDED.error,
+             error = EXCLUDED.error, failed_steps = EXCLUDED.failed_steps,
              execution_pool = coalesce(listed.execution_pool, EXCLUDED.execution_pool),
              rerun_of = coalesce(listed.rerun_of, EXCLUDED.rerun_of),
              -- Rows from before the columns existed, and rows of other servers, have the defaults.
@@ -231,6 +234,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
         column!(row => row.life.clone()) as &[Option<String>],
         column!(row => row.read_model.pool.clone()) as &[Option<String>],
         column!(row => row.read_model.rerun_of) as &[Option<i64>],
+        column!(row => row.read_model.failed_steps),
     );
     insert.execute(&mut **tx).await?;
     Ok(())

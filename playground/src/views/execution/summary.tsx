@@ -4,11 +4,11 @@ import { Link } from "@tanstack/react-router";
 
 import { objectOf } from "../../app/object_links";
 import { CopyButton } from "../../ui/copy_button";
+import { ExecutionStatus } from "../../ui/execution_status";
 import { FieldList } from "../../ui/field_list";
 import { formatNumber } from "../../ui/format";
 import { IdLink } from "../../ui/id_link";
 import { RunDuration } from "../../ui/run_duration";
-import { StatusBadge } from "../../ui/status_badge";
 import { Time } from "../../ui/time";
 import type { Execution } from "./live_execution";
 import classes from "./summary.module.css";
@@ -20,12 +20,12 @@ interface Props {
 }
 
 export function Summary({ execution, moment }: Props) {
-  const { status, statusText, startedAt, endedAt } = execution;
+  const { startedAt, endedAt } = execution;
   return (
     <div className={classes.summary}>
       <FieldList
         fields={[
-          ["Status", <StatusBadge status={status} {...(status === "UNKNOWN" && { label: statusText })} />],
+          ["Status", <ExecutionStatus execution={execution} />],
           ["Started", <Time value={startedAt} absolute />],
           ["Ended", endedAt !== null && <Time value={endedAt} absolute />],
           ["Duration", <RunDuration from={startedAt} to={endedAt} moment={moment} />],

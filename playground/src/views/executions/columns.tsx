@@ -2,9 +2,9 @@
 
 import { ObjectLink, objectOf } from "../../app/object_links";
 import type { Column } from "../../ui/data_table";
+import { ExecutionStatus } from "../../ui/execution_status";
 import { IdLink } from "../../ui/id_link";
 import { RunDuration } from "../../ui/run_duration";
-import { StatusBadge } from "../../ui/status_badge";
 import { Time } from "../../ui/time";
 import type { ExecutionRowFragment } from "./operations.generated";
 import { ProgressBar } from "./progress_bar";
@@ -13,7 +13,7 @@ import classes from "./columns.module.css";
 type Row = ExecutionRowFragment;
 
 export const COLUMNS: readonly Column<Row>[] = [
-  { title: "Status", cell: (row) => <Status row={row} /> },
+  { title: "Status", cell: (row) => <ExecutionStatus execution={row} /> },
   { title: "Execution", cell: (row) => <Name row={row} /> },
   { title: "Started", cell: ({ startedAt }) => <Time value={startedAt} /> },
   { title: "Duration", align: "right", cell: (row) => <RunDuration from={row.startedAt} to={row.endedAt} /> },
@@ -40,10 +40,6 @@ function Name({ row: { id, path } }: { row: Row }) {
       <IdLink kind="execution" id={id} />
     </span>
   );
-}
-
-function Status({ row: { status, statusText } }: { row: Row }) {
-  return <StatusBadge status={status} {...(status === "UNKNOWN" && { label: statusText })} />;
 }
 
 function Parent({ row: { parent } }: { row: Row }) {

@@ -51,6 +51,7 @@ fn execution() -> Execution {
         organization_id: "default".to_owned(),
         execution_pool: None,
         rerun_of: None,
+        failed_steps: Some(1),
     })
 }
 

@@ -59,15 +59,15 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Execution",
         READ,
-        "catalogEntry children context error eventCount events executionPool parent progress rerunOf reruns result snapshot steps \
-         trace workload",
+        "catalogEntry children context error eventCount events executionPool failedSteps parent progress rerunOf reruns result \
+         snapshot steps trace workload",
     ),
     (
         "Execution",
         Open,
         "catalogId durationSeconds endedAt id organizationId path shard startedAt status statusText tenantId",
     ),
-    ("ExecutionState", READ, "context error eventCount execution progress result steps"),
+    ("ExecutionState", READ, "context error eventCount execution failedSteps progress result steps"),
     ("ExecutionState", Open, "endedAt executionId status statusText"),
     ("LogOwner", Open, "execution subscription"),
     ("SourceSubscription", READ, "backlog catalogEntry executionPool events executions spec"),

@@ -243,6 +243,28 @@ fn an_older_worker_s_failure_is_a_failure() {
 }
 
 #[test]
+fn a_step_that_its_worker_left_with_an_error_is_failed_until_a_retry_succeeds() {
+    for exit in ["step.exit", "step_completed"] {
+        let mut history = History::started();
+        for event_type in ["step.enter", "command.issued", "command.started"] {
+            history.command(event_type, "a", "a:1");
+        }
+        for event_type in ["call.error", "command.failed"] {
+            history.command(event_type, "a", "a:1").last().error = Some("boom".to_owned());
+        }
+        history.command(exit, "a", "a:1").last().status = Some("FAILED".to_owned());
+        let failed = (StepStatus::Failed, Some("boom".to_owned()));
+        assert_eq!((shown(&history), history.fold().failed_steps()), (failed.clone(), 1), "{exit}");
+        let mut retried = history.clone();
+        retried.runs("a", "a:2", json!(1)).command(exit, "a", "a:2").append("playbook.completed", None, json!({}));
+        assert_eq!((shown(&retried), retried.fold().failed_steps()), ((StepStatus::Completed, None), 0), "{exit}");
+        history.append("playbook.completed", None, json!({}));
+        assert_eq!((shown(&history), history.fold().failed_steps()), (failed, 1), "{exit}");
+        assert_eq!(history.fold().status(), Status::Completed, "the execution has NoETL's status");
+    }
+}
+
+#[test]
 fn an_execution_whose_only_step_failed_is_failed_until_something_else_runs() {
     let mut history = History::started();
     history.fails("a", "c1", "no such alias");
