@@ -106,3 +106,26 @@ test("an id of a catalog entry in the command palette leads to its version", asy
   await page.getByRole("button", { name: "Catalog entry samples/orders/process" }).click();
   await expect(page).toHaveURL(/\/catalog\/samples\/orders\/process\?version=\d/);
 });
+
+test("a retired version leaves the list until it is restored", async ({ console, page }) => {
+  const path = freshPath();
+  await register(console.url, path, "first text");
+  await console.open(`/catalog/${path}?version=1`, path);
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Retire…" }).click();
+  await dialog.getByRole("button", { name: "Retire", exact: true }).click();
+  await expect(page.getByText("(no version is in use)")).toBeVisible();
+  await expect(page.getByRole("button", { name: "Execute" })).toHaveAttribute("aria-disabled", "true");
+
+  await console.open(`/catalog?prefix=${path}`, "Catalog");
+  await expect(page.getByText("No entry matches the filter")).toBeVisible();
+  await page.getByText("Retired too", { exact: true }).click();
+  await expect(page).toHaveURL(/retired=too/);
+  await expect(page.getByRole("table", { name: "Catalog entries" }).getByText("Retired", { exact: true })).toBeVisible();
+
+  await page.getByRole("link", { name: path }).click();
+  await page.getByRole("button", { name: "Restore…" }).click();
+  await dialog.getByRole("button", { name: "Restore", exact: true }).click();
+  await expect(page.getByText("(newest)")).toBeVisible();
+  await expect(page.getByRole("button", { name: "Retire…" })).toBeVisible();
+});

@@ -103,10 +103,10 @@ async fn start(config: &Config, metrics: PrometheusHandle) -> Result<(App, TcpLi
     Ok((app, listener))
 }
 
-/// Registers the samples that the catalog does not have yet.
+/// Registers the samples that the catalog does not have yet. A retired sample stays retired.
 async fn register_samples(app: &App) -> Result<(), ServiceError> {
     for (path, content) in SAMPLES {
-        if app.services.catalog.find(path, None).await?.is_none() {
+        if app.services.catalog.find(path, Some(1)).await?.is_none() {
             let registration = Registration { path: Some(path.to_owned()), kind: None, content: content.to_owned() };
             app.services.catalog.register(registration, false, &Scope::Unrestricted).await?;
         }

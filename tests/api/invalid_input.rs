@@ -125,6 +125,12 @@ fn bad_entries() -> Vec<BadMutation> {
     let big = format!("kind: playbook\na: {}", "x".repeat(5 << 20));
     case(json!({ "content": big }), "PAYLOAD_TOO_LARGE", "content");
     case(json!({ "kind": "UNKNOWN" }), "INVALID_INPUT", "kind");
+    for mutation in ["archiveCatalogEntry", "restoreCatalogEntry"] {
+        for id in NOT_IDS {
+            cases.push((mutation, json!({ "catalogId": id }), "INVALID_INPUT", "catalogId"));
+        }
+        cases.push((mutation, json!({ "catalogId": "1" }), "NOT_FOUND", "catalogId"));
+    }
     cases
 }
 
@@ -184,6 +190,9 @@ const BULK: &str = "transitionSubscriptions";
 fn input_type(mutation: &str) -> String {
     if mutation.ends_with("Subscription") && mutation != "registerSubscription" {
         return "SubscriptionTransitionInput".to_owned();
+    }
+    if ["archiveCatalogEntry", "restoreCatalogEntry"].contains(&mutation) {
+        return "CatalogArchivingInput".to_owned();
     }
     let (first, rest) = mutation.split_at(1);
     format!("{}{rest}Input", first.to_uppercase())

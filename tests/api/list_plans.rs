@@ -66,9 +66,9 @@ const FILL: [&str; 5] = [
             CASE WHEN n < 12 THEN 'tiny' WHEN n % 5 = 0 THEN 'acme' ELSE 'default' END,
             CASE WHEN n < 12 OR n % 50 = 0 THEN 'lab' WHEN n % 5 = 0 THEN 'plant' ELSE 'default' END
      FROM generate_series($1::bigint, $2) AS n",
-    "INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, name)
+    "INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, name, archived_at)
      SELECT n, CASE WHEN n < 12 THEN 'zoo' ELSE 'team' || n % 4 END || '/flow' || lpad(n::text, 8, '0'), 1, 'playbook', '{}',
-            'flow' || n
+            'flow' || n, CASE WHEN n % 3 = 0 THEN now() END
      FROM generate_series($1::bigint, $2 / 6) AS n",
 ];
 
@@ -210,6 +210,9 @@ fn lists() -> Vec<List> {
                 json!({ "pathPrefix": "zoo" }),
                 json!({ "pathPrefix": "none" }),
                 json!({ "text": "flow" }),
+                json!({ "includeArchived": true }),
+                json!({ "includeArchived": true, "latestOnly": false }),
+                json!({ "includeArchived": true, "pathPrefix": "zoo" }),
             ],
         },
     ]

@@ -22,6 +22,7 @@ mod omissions;
 mod partitions_opened;
 mod register_race;
 mod reruns;
+mod retired_entries;
 mod schema;
 mod selectors;
 mod server_info;

@@ -204,6 +204,8 @@ async fn each_mutation_writes_a_line_to_the_audit_log() {
     let retry = "mutation { retryOutbox(input: { select: { filter: { statuses: [FAILED] } } }) { matched } }";
     server.send_as(&callers.ann, retry, Value::Null).await;
     server.send_as(&callers.admin, retry, Value::Null).await;
+    let archive = "mutation { archiveCatalogEntry(input: { catalogId: \"17\" }) { userErrors { code } } }";
+    server.send_as(&callers.admin, archive, Value::Null).await;
 
     let expected = [
         ("root", "registerCatalogEntry", "inbox", "DONE"),
@@ -214,6 +216,7 @@ async fn each_mutation_writes_a_line_to_the_audit_log() {
         ("ann", "execute", &id, "DONE"),
         ("ann", "retryOutbox", "", "FORBIDDEN"),
         ("root", "retryOutbox", "", "DONE"),
+        ("root", "archiveCatalogEntry", "17", "NOT_FOUND"),
     ];
     let text = eventually("the audit lines are written", async || {
         let text = std::fs::read_to_string(log.path()).unwrap();

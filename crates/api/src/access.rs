@@ -45,7 +45,7 @@ pub const LIFECYCLE: RequiredCapability = RequiredCapability(&[Capability::Lifec
 pub const CANCEL: RequiredCapability = RequiredCapability(&[Capability::Cancel]);
 /// Retrying failed and DEAD outbox rows, and discarding DEAD ones.
 pub const RETRY: RequiredCapability = RequiredCapability(&[Capability::Retry]);
-/// Registering catalog entries.
+/// Registering, retiring and restoring catalog entries.
 pub const CATALOG: RequiredCapability = RequiredCapability(&[Capability::Catalog]);
 
 impl RequiredCapability {

@@ -7,6 +7,7 @@ pub fn outcome_hint(field: &str) -> Option<&'static str> {
         "registerCatalogEntry" => {
             "Query catalogEntry by its path: the newest version has the content if it was stored."
         }
+        "archiveCatalogEntry" | "restoreCatalogEntry" => "Send the request again: repeating it is harmless.",
         "registerSubscription" => "Send registerSubscription again: it returns the path's live subscription.",
         "activateSubscription"
         | "pauseSubscription"

@@ -33,7 +33,7 @@ pub struct NewClaim<'a> {
     pub repeated: i64,
     /// Request; its execution id is the claim's.
     pub creation: &'a Creation,
-    /// Whether the key is claimed only if the request's catalog entry is the newest of its path.
+    /// Whether the key is claimed only if the request's catalog entry is the newest of its path that is not retired.
     pub must_be_newest: bool,
 }
 
@@ -84,7 +84,8 @@ pub async fn claim(
              SELECT path, entry.catalog_id
              FROM (SELECT DISTINCT path FROM unnest($9::text[]) AS t (path) WHERE path IS NOT NULL) AS paths
              CROSS JOIN LATERAL (SELECT catalog_id FROM noetl.catalog
-                                 WHERE catalog.path = paths.path ORDER BY version DESC LIMIT 1) AS entry
+                                 WHERE catalog.path = paths.path AND archived_at IS NULL
+                                 ORDER BY version DESC LIMIT 1) AS entry
          )
          INSERT INTO noetl.subscription_dedup AS standing
              (subscription_id, dedup_key, execution_id, request_hash, state, request, seen_at, expires_at, duplicates)

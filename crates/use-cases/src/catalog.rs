@@ -1,10 +1,11 @@
-//! The catalog: registering, finding and listing entries. An entry never changes.
+//! The catalog: registering, retiring, finding and listing entries. Only the retirement of an entry changes.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 
 use crate::bounds::check_json;
 use crate::error::{Rejection, RejectionCode, ServiceError};
@@ -51,7 +52,7 @@ pub struct Draft {
 pub enum Registered {
     /// The document is the next version of its path.
     Added(Arc<CatalogEntry>),
-    /// The newest version has the same kind and text, and no version was added.
+    /// The newest version that is not retired has the same kind and text, and no version was added.
     Unchanged(Arc<CatalogEntry>),
 }
 
@@ -65,11 +66,15 @@ pub trait ReadCatalog: Debug + Send + Sync {
     /// ids.
     async fn outlines(&self, ids: &[i64]) -> Result<HashMap<i64, Arc<CatalogEntry>>, ServiceError>;
 
-    /// Returns an entry by path: the given version, or the newest.
+    /// Returns an entry by path: the given version, retired or not, or the newest version that is not retired.
     async fn find(&self, path: &str, version: Option<i16>) -> Result<Option<Arc<CatalogEntry>>, ServiceError>;
 
     /// Returns an entry by id.
     async fn get(&self, id: Id) -> Result<Option<Arc<CatalogEntry>>, ServiceError>;
+
+    /// Returns the times at which these entries were retired. They are read from the database. Entries that are not
+    /// retired are left out.
+    async fn archived_at(&self, ids: &[i64]) -> Result<HashMap<i64, DateTime<Utc>>, ServiceError>;
 
     /// Returns a page of a list, by path, then by version. Without `with_content`, the entries are outlines.
     async fn list(
@@ -82,23 +87,30 @@ pub trait ReadCatalog: Debug + Send + Sync {
     /// Counts the entries of a list, up to `limit`.
     async fn total(&self, filter: &CatalogFilter, limit: i64) -> Result<Total, ServiceError>;
 
-    /// Returns a page of the versions of each path, newest first. Without `with_content`, the entries are outlines.
+    /// Returns a page of the versions of each path, newest first; retired ones only with `include_archived`. Without
+    /// `with_content`, the entries are outlines.
     async fn versions(
         &self,
         paths: &[String],
+        include_archived: bool,
         with_content: bool,
         page: &PageRequest<i16>,
     ) -> Result<HashMap<String, Page<CatalogEntry>>, ServiceError>;
 
-    /// Counts the versions of each path, up to `limit` for each.
-    async fn version_totals(&self, paths: &[String], limit: i64) -> Result<HashMap<String, Total>, ServiceError>;
+    /// Counts the versions of each path, up to `limit` for each; retired ones only with `include_archived`.
+    async fn version_totals(
+        &self,
+        paths: &[String],
+        include_archived: bool,
+        limit: i64,
+    ) -> Result<HashMap<String, Total>, ServiceError>;
 }
 
 /// Registering catalog entries.
 #[async_trait]
 pub trait RegisterEntries: Debug + Send + Sync {
-    /// Stores the next version of a path. With `only_if_changed`, a document that equals the newest version is not
-    /// stored. All tenants share the catalog, so only a caller without a tenant may register entries.
+    /// Stores the next version of a path. With `only_if_changed`, a document that equals the newest version that is not
+    /// retired is not stored. All tenants share the catalog, so only a caller without a tenant may register entries.
     async fn register(
         &self,
         registration: Registration,
@@ -107,10 +119,25 @@ pub trait RegisterEntries: Debug + Send + Sync {
     ) -> Result<Registered, ServiceError>;
 }
 
-/// All use cases of the catalog.
-pub trait Catalog: ReadCatalog + RegisterEntries {}
+/// Retiring and restoring catalog entries.
+#[async_trait]
+pub trait ArchiveEntries: Debug + Send + Sync {
+    /// Retires an entry, or restores it if `archived` is false; with `all_versions`, all versions of its path. Entries
+    /// that have the wanted state stay unchanged. Returns the entry. All tenants share the catalog, so only a caller
+    /// without a tenant may do this.
+    async fn set_archived(
+        &self,
+        id: Id,
+        all_versions: bool,
+        archived: bool,
+        scope: &Scope,
+    ) -> Result<Arc<CatalogEntry>, ServiceError>;
+}
 
-impl<T: ReadCatalog + RegisterEntries> Catalog for T {}
+/// All use cases of the catalog.
+pub trait Catalog: ReadCatalog + RegisterEntries + ArchiveEntries {}
+
+impl<T: ReadCatalog + RegisterEntries + ArchiveEntries> Catalog for T {}
 
 impl Registration {
     /// Checks the document, its path and its kind.

@@ -49,6 +49,7 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Subscription", &["subscriptionUpdates"], check!(live::subscription_updates)),
     ("Subscription", &["systemStatus"], check!(live::system_status)),
     ("Mutation", &["registerCatalogEntry"], check!(mutations::register_catalog_entry)),
+    ("Mutation", &["archiveCatalogEntry", "restoreCatalogEntry"], check!(mutations::archive_catalog_entry)),
     ("Mutation", &["execute"], check!(mutations::execute)),
     ("Mutation", &["executeBatch"], check!(mutations::execute_batch)),
     ("Mutation", &["rerunExecution"], check!(mutations::rerun_execution)),

@@ -11,6 +11,17 @@ pub(super) async fn register_catalog_entry(world: &World, own: &Side, _: &Side) 
     assert_eq!(world.deployment.in_cluster("SELECT count(*) FROM noetl.catalog WHERE path = 'theirs'").await, 0);
 }
 
+pub(super) async fn archive_catalog_entry(world: &World, own: &Side, _: &Side) {
+    let query = "{ catalogEntry(by: { path: \"flow\" }) { catalogId } }";
+    let id = world.data(own, query).await["catalogEntry"]["catalogId"].take();
+    for mutation in ["archiveCatalogEntry", "restoreCatalogEntry"] {
+        let change = format!("{mutation}(input: {{ catalogId: {id}, allVersions: true }})");
+        assert_eq!(world.outcome(own, &change).await, "FOREIGN_TENANT");
+    }
+    let retired = "SELECT count(*) FROM noetl.catalog WHERE archived_at IS NOT NULL";
+    assert_eq!(world.deployment.in_cluster(retired).await, 0);
+}
+
 /// Returns inputs of `execute` with the code of their user error.
 fn starts(own: &Side, other: &Side) -> [(String, &'static str); 5] {
     [

@@ -23,8 +23,11 @@ pub struct CatalogFilter {
     /// those beyond ASCII only if the locale of the database knows them. An entry that NoETL's own server registered is
     /// found by its name a few seconds later.
     text: Option<String>,
-    /// Whether to return only the newest version of each path (default true).
+    /// Whether to return only the newest version of each path that is not retired (default true). With
+    /// `includeArchived`, a path with only retired versions has the newest of them.
     latest_only: Option<bool>,
+    /// Whether to return retired entries too (default false).
+    include_archived: Option<bool>,
 }
 
 impl CatalogFilter {
@@ -36,6 +39,7 @@ impl CatalogFilter {
             path_prefix: check_prefix("filter.pathPrefix", self.path_prefix)?,
             text: self.text.map(searched).transpose()?,
             latest_only: self.latest_only.unwrap_or(true),
+            include_archived: self.include_archived.unwrap_or(false),
         })
     }
 }
@@ -53,11 +57,11 @@ fn searched(text: String) -> Result<String, Rejection> {
 /// Key of a catalog entry.
 #[derive(Debug, OneofObject)]
 pub enum CatalogEntryKey {
-    /// Id of the entry.
+    /// Id of the entry, which may be retired.
     Id(ID),
-    /// Path of the entry, for its newest version.
+    /// Path of the entry, for its newest version that is not retired.
     Path(String),
-    /// Path and version of the entry.
+    /// Path and version of the entry, which may be retired.
     PathVersion(CatalogPathVersion),
 }
 
@@ -81,8 +85,8 @@ pub struct RegisterCatalogEntryInput {
     /// Document, a map in YAML or JSON (at most 4 MiB), in the form that NoETL reads. The `spec` of a source subscription
     /// is checked.
     content: String,
-    /// Whether to add no version if the newest version of the path has the same kind and the same content, character by
-    /// character (default false).
+    /// Whether to add no version if the newest version of the path that is not retired has the same kind and the same
+    /// content, character by character (default false).
     #[graphql(default = false)]
     pub only_if_changed: bool,
 }
@@ -92,6 +96,15 @@ impl From<RegisterCatalogEntryInput> for Registration {
         let RegisterCatalogEntryInput { path, kind, content, only_if_changed: _ } = input;
         Self { path, kind: kind.map(Into::into), content }
     }
+}
+
+/// Versions of a catalog path to retire or to restore.
+#[derive(Debug, InputObject)]
+pub struct CatalogArchivingInput {
+    /// Id of a catalog entry, which is one version of a path.
+    pub catalog_id: ID,
+    /// Whether all versions of its path are changed, and not only this one (default false).
+    pub all_versions: Option<bool>,
 }
 
 /// Catalog entry to check.

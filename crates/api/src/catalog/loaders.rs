@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_graphql::dataloader::Loader;
+use chrono::{DateTime, Utc};
 
 use crate::loaders::{Loaders, group_by_kind};
 use noetl_domain::ids::Id;
@@ -20,11 +21,17 @@ pub struct CatalogKey {
     pub with_content: bool,
 }
 
+/// Key of the time at which the entry with this id was retired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ArchivedKey(pub i64);
+
 /// Key of a page of a path's versions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct VersionsKey {
     /// The path.
     pub path: String,
+    /// Whether retired versions are included.
+    pub include_archived: bool,
     /// Whether to read the documents.
     pub with_content: bool,
     /// Requested page.
@@ -36,6 +43,8 @@ pub struct VersionsKey {
 pub struct VersionTotalKey {
     /// The path.
     pub path: String,
+    /// Whether retired versions are included.
+    pub include_archived: bool,
     /// Number up to which versions are counted.
     pub limit: i64,
 }
@@ -56,15 +65,28 @@ impl Loader<CatalogKey> for Loaders {
     }
 }
 
+impl Loader<ArchivedKey> for Loaders {
+    type Value = DateTime<Utc>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ArchivedKey]) -> Result<HashMap<ArchivedKey, Self::Value>, ServiceError> {
+        let ids: Vec<i64> = keys.iter().map(|key| key.0).collect();
+        let found = self.services.catalog.archived_at(&ids).await?;
+        Ok(found.into_iter().map(|(id, at)| (ArchivedKey(id), at)).collect())
+    }
+}
+
 impl Loader<VersionsKey> for Loaders {
     type Value = Arc<Page<CatalogEntry>>;
     type Error = ServiceError;
 
     async fn load(&self, keys: &[VersionsKey]) -> Result<HashMap<VersionsKey, Self::Value>, ServiceError> {
         let mut found = HashMap::new();
-        for ((with_content, request), group) in group_by_kind(keys, |key| (key.with_content, key.request.clone())) {
+        let kind = |key: &VersionsKey| (key.include_archived, key.with_content, key.request.clone());
+        for ((include_archived, with_content, request), group) in group_by_kind(keys, kind) {
             let paths: Vec<String> = group.iter().map(|key| key.path.clone()).collect();
-            let mut pages = self.services.catalog.versions(&paths, with_content, &request).await?;
+            let catalog = &self.services.catalog;
+            let mut pages = catalog.versions(&paths, include_archived, with_content, &request).await?;
             for key in group {
                 let page = pages.remove(&key.path).unwrap_or_else(|| request.cut(Vec::new()));
                 found.insert(key.clone(), Arc::new(page));
@@ -80,9 +102,9 @@ impl Loader<VersionTotalKey> for Loaders {
 
     async fn load(&self, keys: &[VersionTotalKey]) -> Result<HashMap<VersionTotalKey, Self::Value>, ServiceError> {
         let mut totals = HashMap::new();
-        for (limit, group) in group_by_kind(keys, |key| key.limit) {
+        for ((include_archived, limit), group) in group_by_kind(keys, |key| (key.include_archived, key.limit)) {
             let paths: Vec<String> = group.iter().map(|key| key.path.clone()).collect();
-            let found = self.services.catalog.version_totals(&paths, limit).await?;
+            let found = self.services.catalog.version_totals(&paths, include_archived, limit).await?;
             totals.extend(group.into_iter().filter_map(|key| Some((key.clone(), *found.get(&key.path)?))));
         }
         Ok(totals)

@@ -1,16 +1,18 @@
-//! Mutation of the catalog.
+//! Mutations of the catalog.
 
 use async_graphql::{Context, Object, Result};
 
-use super::inputs::RegisterCatalogEntryInput;
-use super::payloads::RegisterCatalogEntryPayload;
+use super::inputs::{CatalogArchivingInput, RegisterCatalogEntryInput};
+use super::payloads::{CatalogArchivingPayload, RegisterCatalogEntryPayload};
+use super::types::CatalogEntry;
 use crate::access::{CATALOG, scope};
 use crate::audit::audited;
 use crate::context::Services;
 use crate::errors::result_or_user_error;
 use crate::guards::WrittenInput;
+use crate::scalars::parse_catalog_id;
 
-/// Mutation of the catalog.
+/// Mutations of the catalog.
 #[derive(Debug, Default)]
 pub struct CatalogMutation;
 
@@ -39,4 +41,47 @@ impl CatalogMutation {
         .await
         .map(Some)
     }
+
+    /// Retires a version of a catalog path, or all of its versions. A retired version is not the newest of its path, and
+    /// lists leave it out. Executions that have begun continue, and source subscriptions keep their status. A version that
+    /// is retired stays unchanged, and the request succeeds. All tenants share the catalog, so a caller with a tenant is
+    /// refused with `FOREIGN_TENANT`.
+    #[graphql(guard = "CATALOG")]
+    async fn archive_catalog_entry(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Versions to retire.")] input: CatalogArchivingInput,
+    ) -> Result<Option<CatalogArchivingPayload>> {
+        set_archived(ctx, input, true).await.map(Some)
+    }
+
+    /// Restores a retired version of a catalog path, or all of its versions. A version that is not retired stays
+    /// unchanged, and the request succeeds. A caller with a tenant is refused with `FOREIGN_TENANT`.
+    #[graphql(guard = "CATALOG")]
+    async fn restore_catalog_entry(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Versions to restore.")] input: CatalogArchivingInput,
+    ) -> Result<Option<CatalogArchivingPayload>> {
+        set_archived(ctx, input, false).await.map(Some)
+    }
+}
+
+async fn set_archived(
+    ctx: &Context<'_>,
+    input: CatalogArchivingInput,
+    archived: bool,
+) -> Result<CatalogArchivingPayload> {
+    audited(ctx, [input.catalog_id.0.clone()], async move {
+        let entry = match parse_catalog_id("catalogId", &input.catalog_id) {
+            Ok(id) => {
+                let all_versions = input.all_versions.unwrap_or(false);
+                ctx.data::<Services>()?.catalog.set_archived(id, all_versions, archived, &scope(ctx)?).await
+            }
+            Err(rejection) => Err(rejection.into()),
+        };
+        let (entry, user_errors) = result_or_user_error(entry)?;
+        Ok(CatalogArchivingPayload { catalog_entry: entry.map(CatalogEntry::from), user_errors })
+    })
+    .await
 }

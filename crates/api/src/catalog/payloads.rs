@@ -1,4 +1,4 @@
-//! Payload of the catalog's mutation.
+//! Payloads of the catalog's mutations.
 
 use async_graphql::{Enum, SimpleObject};
 
@@ -12,7 +12,7 @@ use noetl_use_cases::catalog::Registered;
 pub(super) enum RegisterCatalogEntryOutcome {
     /// A version was added.
     Added,
-    /// No version was added, because the newest version has the same kind and content.
+    /// No version was added, because the newest version that is not retired has the same kind and content.
     Unchanged,
 }
 
@@ -46,5 +46,20 @@ impl AuditedPayload for RegisterCatalogEntryPayload {
 
     fn ids(&self) -> Vec<String> {
         self.catalog_entry.iter().map(|entry| entry.row().catalog_id.to_string()).collect()
+    }
+}
+
+/// Result of retiring or restoring catalog entries.
+#[derive(Debug, SimpleObject)]
+pub(super) struct CatalogArchivingPayload {
+    /// Entry that the input names; null if the request was refused.
+    pub(super) catalog_entry: Option<CatalogEntry>,
+    /// Reasons the request was refused; empty if it was carried out.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+impl AuditedPayload for CatalogArchivingPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
     }
 }

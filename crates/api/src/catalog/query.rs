@@ -51,7 +51,9 @@ impl CatalogQuery {
     async fn catalog_entries(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only items that match this filter (default: the newest version of each path).")]
+        #[graphql(
+            desc = "Only items that match this filter (default: the newest version of each path that is not retired)."
+        )]
         filter: Option<CatalogFilter>,
         #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
         first: Option<i32>,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 
 use super::kind::CatalogKind;
-use super::loaders::{CatalogKey, VersionTotalKey, VersionsKey};
+use super::loaders::{ArchivedKey, CatalogKey, VersionTotalKey, VersionsKey};
 use super::parts::{self, DocumentParts};
 use crate::access::READ;
 use crate::connection::{Countable, PageArguments, connection, selects_item_field};
@@ -26,7 +26,7 @@ use noetl_domain::page::{Page, Total};
 use noetl_storage::catalog as storage;
 use noetl_use_cases::error::ServiceError;
 
-/// One version of a catalog path. A version never changes.
+/// One version of a catalog path. Its document never changes.
 #[derive(Debug, Clone, SimpleObject)]
 #[graphql(complex)]
 pub struct CatalogEntry {
@@ -152,11 +152,20 @@ impl EntryFields {
         Time(self.0.created_at)
     }
 
-    /// All versions of the path, newest first.
+    /// Time at which the entry was retired; null if it is not retired. A retired entry is not the newest version of its
+    /// path. An execution runs it only if the request names the entry by its id.
+    #[graphql(guard = "READ")]
+    async fn archived_at(&self, ctx: &Context<'_>) -> Result<Option<Time>> {
+        let archived_at = ctx.data::<BatchLoader>()?.load_one(ArchivedKey(self.0.catalog_id)).await;
+        Ok(archived_at.map_err(field_error)?.map(Time))
+    }
+
+    /// Versions of the path, newest first.
     #[graphql(guard = "READ")]
     async fn versions(
         &self,
         ctx: &Context<'_>,
+        #[graphql(desc = "Whether retired versions are included (default false).")] include_archived: Option<bool>,
         #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
         first: Option<i32>,
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
@@ -166,10 +175,11 @@ impl EntryFields {
         let page = PageArguments { first, after, last, before };
         let version = |position: &[u8]| position.try_into().ok().map(i16::from_be_bytes);
         let request = page.request(CursorKind::CatalogVersion, version).map_err(field_error)?;
-        let key = VersionsKey { path: self.0.path.clone(), with_content: selects_content(ctx), request };
+        let (path, include_archived) = (self.0.path.clone(), include_archived.unwrap_or(false));
+        let key = VersionsKey { path: path.clone(), include_archived, with_content: selects_content(ctx), request };
         let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
         let page = Arc::unwrap_or_clone(found.unwrap_or_default());
-        Ok(Some(entries(CatalogList::Versions(self.0.path.clone()), page, version_cursor)))
+        Ok(Some(entries(CatalogList::Versions { path, include_archived }, page, version_cursor)))
     }
 }
 
@@ -194,15 +204,20 @@ pub enum CatalogList {
     /// Entries that match a filter.
     Filtered(storage::CatalogFilter),
     /// Versions of a path.
-    Versions(String),
+    Versions {
+        /// The path.
+        path: String,
+        /// Whether retired versions are included.
+        include_archived: bool,
+    },
 }
 
 impl Countable for CatalogList {
     async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
         match self {
             Self::Filtered(filter) => ctx.data_unchecked::<Services>().catalog.total(filter, limit).await,
-            Self::Versions(path) => {
-                let key = VersionTotalKey { path: path.clone(), limit };
+            Self::Versions { path, include_archived } => {
+                let key = VersionTotalKey { path: path.clone(), include_archived: *include_archived, limit };
                 Ok(ctx.data_unchecked::<BatchLoader>().load_one(key).await?.unwrap_or(Total::of(0, limit)))
             }
         }

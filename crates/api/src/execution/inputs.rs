@@ -260,9 +260,9 @@ impl AdvanceProjectionsInput {
 /// Key of a catalog entry to run.
 #[derive(Debug, OneofObject)]
 pub enum ExecuteEntryKey {
-    /// Catalog path whose newest version is run.
+    /// Catalog path whose newest version that is not retired is run.
     Path(String),
-    /// Id of the catalog entry.
+    /// Id of the catalog entry, which may be retired.
     CatalogId(ID),
 }
 
@@ -364,7 +364,8 @@ pub struct RerunExecutionInput {
     pub execution_id: ID,
     /// Map that overlays the workload of the execution, key by key (at most 4 MiB as JSON; default: no change).
     workload: Option<Json>,
-    /// Whether to run the newest version of the catalog path (default false: the version that the execution ran).
+    /// Whether to run the newest version of the catalog path that is not retired (default false: the version that the
+    /// execution ran, which must not be retired).
     #[graphql(default = false)]
     newest_version: bool,
     /// Pool of workers that runs the new execution (1 to 64 letters, digits, `-` and `_`; default: the pool of the

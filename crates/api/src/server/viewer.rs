@@ -64,7 +64,7 @@ pub enum Capability {
     Cancel,
     /// `retryOutbox` and `discardOutbox`.
     Retry,
-    /// `registerCatalogEntry`.
+    /// `registerCatalogEntry`, `archiveCatalogEntry` and `restoreCatalogEntry`.
     Catalog,
     /// Introspection, if the server restricts it.
     Introspect,

@@ -50,8 +50,8 @@ impl SubscriptionFilter {
 /// Source subscription to register.
 #[derive(Debug, InputObject)]
 pub struct RegisterSubscriptionInput {
-    /// Catalog path whose newest entry is of kind `subscription`. All tenants share the paths: a path has at most one
-    /// subscription that is not deactivated.
+    /// Catalog path whose newest entry that is not retired is of kind `subscription`. All tenants share the paths: a path
+    /// has at most one subscription that is not deactivated.
     pub path: String,
     /// Tenant of the subscription (1 to 256 bytes; default: the tenant of the caller, else `default`). A caller with a
     /// tenant can't name another one.

@@ -38,7 +38,7 @@ use plain_json::Text;
 /// Types of the items, with the fields without arguments and objects that are not plain: they need other rows, or are
 /// lists. `shard` needs the deployment, which this test does not have.
 const TYPES: [(&str, &str); 6] = [
-    ("CatalogEntry", "description document labels name workload"),
+    ("CatalogEntry", "archivedAt description document labels name workload"),
     ("Event", "shard"),
     ("Execution", "context error eventCount executionPool result shard workload"),
     ("OutboxEntry", ""),

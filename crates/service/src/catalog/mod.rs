@@ -1,12 +1,16 @@
-//! The catalog: registering, finding and listing entries. An entry never changes, so entries are cached by id.
+//! The catalog: registering, retiring, finding and listing entries. Only the retirement of an entry changes, so entries
+//! are cached by id without it. The retirement is always read from the database, or compared there in the statement that
+//! relies on it. So each replica sees it at once, also that of NoETL's server.
 
+mod archive;
 mod names;
 mod register;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 
 use super::ids::Ids;
 use moka::future::Cache;
@@ -23,10 +27,10 @@ const CACHED_BYTES: u64 = 64 << 20;
 /// Capacity in bytes of the cache of the newest entries of paths.
 const CACHED_PATHS_BYTES: u64 = 8 << 20;
 
-/// Source of the newest entry of a path.
+/// Source of the newest entry of a path. Retired entries do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Newest {
-    /// The cache. A newer entry may exist, so the caller must confirm the entry.
+    /// The cache. A newer entry may exist, or the entry may be retired, so the caller must confirm it.
     Cached,
     /// The database.
     Read,
@@ -100,6 +104,11 @@ impl ReadCatalog for Catalog {
         Ok(self.by_ids(&[id.get()]).await?.remove(&id.get()))
     }
 
+    #[tracing::instrument(level = "debug", name = "catalog.archived_at", skip_all, fields(count = ids.len()))]
+    async fn archived_at(&self, ids: &[i64]) -> Result<HashMap<i64, DateTime<Utc>>, ServiceError> {
+        Ok(catalog::archived_at(&self.cluster, ids).await?.into_iter().collect())
+    }
+
     #[tracing::instrument(level = "debug", name = "catalog.list", skip_all)]
     async fn list(
         &self,
@@ -119,19 +128,25 @@ impl ReadCatalog for Catalog {
     async fn versions(
         &self,
         paths: &[String],
+        include_archived: bool,
         with_content: bool,
         page: &PageRequest<i16>,
     ) -> Result<HashMap<String, Page<CatalogEntry>>, ServiceError> {
         let mut groups: HashMap<String, Vec<CatalogEntry>> = HashMap::new();
-        for entry in catalog::versions(&self.cluster, paths, with_content, page).await? {
+        for entry in catalog::versions(&self.cluster, paths, include_archived, with_content, page).await? {
             groups.entry(entry.path.clone()).or_default().push(entry);
         }
         Ok(groups.into_iter().map(|(path, entries)| (path, page.cut(entries))).collect())
     }
 
     #[tracing::instrument(level = "debug", name = "catalog.version_totals", skip_all, fields(count = paths.len()))]
-    async fn version_totals(&self, paths: &[String], limit: i64) -> Result<HashMap<String, Total>, ServiceError> {
-        let counts = catalog::count_versions(&self.cluster, paths, limit + 1).await?;
+    async fn version_totals(
+        &self,
+        paths: &[String],
+        include_archived: bool,
+        limit: i64,
+    ) -> Result<HashMap<String, Total>, ServiceError> {
+        let counts = catalog::count_versions(&self.cluster, paths, include_archived, limit + 1).await?;
         Ok(counts.into_iter().map(|counted| (counted.path, Total::of(counted.count, limit))).collect())
     }
 }
@@ -151,10 +166,10 @@ impl Catalog {
         Self { cluster, ids, cached, newest }
     }
 
-    /// Returns the newest entry of each path, without paths that have none.
+    /// Returns the newest entry of each path that is not retired, without paths that have none.
     #[tracing::instrument(level = "debug", name = "catalog.newest", skip_all, fields(count = paths.len()))]
     pub async fn newest(&self, paths: &[String]) -> Result<HashMap<String, Arc<CatalogEntry>>, ServiceError> {
-        let newest = catalog::newest_ids(&self.cluster, paths).await?;
+        let newest = catalog::newest_ids(&self.cluster, paths, false).await?;
         for (path, id) in &newest {
             self.newest.insert(path.clone(), *id).await;
         }
@@ -194,8 +209,28 @@ impl Catalog {
         Ok(found)
     }
 
-    /// Returns the newest entry of a path.
+    /// Returns the newest entry of a path that is not retired.
     pub async fn newest_of(&self, path: &str) -> Result<Option<Arc<CatalogEntry>>, ServiceError> {
         Ok(self.newest(&[path.to_owned()]).await?.remove(path))
+    }
+
+    /// Returns which of these paths have entries, retired or not. For paths without a newest entry, these are the paths
+    /// with only retired versions.
+    pub async fn known_paths(&self, paths: &[String]) -> Result<HashSet<String>, ServiceError> {
+        if paths.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let known = catalog::newest_ids(&self.cluster, paths, true).await?;
+        Ok(known.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// Returns the newest entry of a path that is not retired, or else the newest retired one.
+    pub async fn newest_or_retired(&self, path: &str) -> Result<Option<Arc<CatalogEntry>>, ServiceError> {
+        if let Some(entry) = self.newest_of(path).await? {
+            return Ok(Some(entry));
+        }
+        let newest = catalog::newest_ids(&self.cluster, &[path.to_owned()], true).await?;
+        let Some((_, id)) = newest.into_iter().next() else { return Ok(None) };
+        self.get(Id::new(id)).await
     }
 }

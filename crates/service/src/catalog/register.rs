@@ -19,10 +19,7 @@ impl RegisterEntries for Catalog {
         only_if_changed: bool,
         scope: &Scope,
     ) -> Result<Registered, ServiceError> {
-        if *scope != Scope::Unrestricted {
-            let message = "all tenants share the catalog; only a caller without a tenant may register entries";
-            return Err(Rejection::new(RejectionCode::ForeignTenant, "", message).into());
-        }
+        check_scope(scope)?;
         let Draft { path, kind, content, document } = registration.check()?;
         let kind = kind.name().unwrap_or_default().to_owned();
         let catalog_id = self.ids.next().await?;
@@ -35,6 +32,15 @@ impl RegisterEntries for Catalog {
             }
         }
     }
+}
+
+/// Refuses a caller with a tenant.
+pub(super) fn check_scope(scope: &Scope) -> Result<(), Rejection> {
+    if *scope == Scope::Unrestricted {
+        return Ok(());
+    }
+    let message = "all tenants share the catalog; only a caller without a tenant may change it";
+    Err(Rejection::new(RejectionCode::ForeignTenant, "", message))
 }
 
 impl Catalog {

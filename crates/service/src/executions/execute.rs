@@ -10,10 +10,10 @@
 //! or [`Executions::sweep`] finishes the reserved claim. So the response does not wait for the settlement.
 //!
 //! Concurrent requests share the statements of these steps ([`noetl_runtime::coalesce`]). The newest version of a path
-//! is cached, and the claim confirms it: if a newer version exists, nothing is claimed, and the request is carried out
-//! again with that version.
+//! is cached, and the claim confirms it: if a newer version exists, or this one is retired, nothing is claimed, and the
+//! request is carried out again with the newest version.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -56,6 +56,8 @@ const MAX_OTHER_SHARDS: usize = 10;
 #[derive(Debug)]
 struct References {
     by_path: HashMap<String, NewestEntry>,
+    /// Paths with only retired versions.
+    retired_paths: HashSet<String>,
     by_id: HashMap<i64, Arc<CatalogEntry>>,
     parents: HashMap<Id, Arc<FirstEvent>>,
     /// Errors of the parents that could not be read.
@@ -190,8 +192,11 @@ impl Executions {
         ids.extend(heads.filter(|head| head.event_type == REGISTERED).map(|head| head.catalog_id));
         let ids: Vec<i64> = ids.into_iter().collect();
         let by_path = self.catalog.newest_or_cached(&paths).await?;
+        let missing: Vec<String> =
+            paths.into_keys().filter(|path| !by_path.contains_key(*path)).map(str::to_owned).collect();
+        let retired_paths = self.catalog.known_paths(&missing).await?;
         let by_id = self.catalog.by_ids(&ids).await?;
-        Ok(References { by_path, by_id, parents, failed })
+        Ok(References { by_path, retired_paths, by_id, parents, failed })
     }
 
     /// Returns what a request starts, under new ids, or the reason that it can't run.
@@ -274,12 +279,20 @@ impl References {
         entry.map(|entry| SubscriptionDefaults::of(entry)).unwrap_or_default()
     }
 
+    /// Returns the message of a path without a newest version.
+    fn absent(&self, path: &str) -> String {
+        if self.retired_paths.contains(path) {
+            return format!("all versions of the catalog path {path:?} are retired; restore one, or register another");
+        }
+        format!("the catalog has no path {path:?}")
+    }
+
     /// Returns the catalog entry that a request runs, and whether the claim must confirm that it is the newest.
     fn entry(&self, request: &ExecuteRequest) -> Result<(&CatalogEntry, bool), Rejection> {
         let field = request.entry.field();
         let found = match &request.entry {
             EntryKey::Path(path) => {
-                let found = self.by_path.get(path).ok_or_else(|| format!("the catalog has no path {path:?}"));
+                let found = self.by_path.get(path).ok_or_else(|| self.absent(path));
                 found.map(|newest| (newest.entry.as_ref(), newest.cached))
             }
             EntryKey::CatalogId(id) => {

@@ -10,6 +10,7 @@ use noetl_domain::execution::overlay;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::tenant::{Caller, NamedTenancy, Scope};
+use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::events::FirstEvent;
 use noetl_use_cases::catalog::ReadCatalog;
 use noetl_use_cases::error::{Rejection, ServiceError};
@@ -37,6 +38,7 @@ impl Rerun for Executions {
             entry: if newest_version {
                 EntryKey::Path(entry.path.clone())
             } else {
+                self.check_not_retired(&entry).await?;
                 EntryKey::CatalogId(Id::new(entry.catalog_id))
             },
             workload: changed(self.workload(id, scope).await?, workload),
@@ -47,11 +49,33 @@ impl Rerun for Executions {
             rerun_of: Some(id),
             tenancy,
         };
-        self.execute(request, caller).await
+        self.execute(request, caller).await.map_err(of_origin)
+    }
+}
+
+/// Returns an error with the field that stands for the catalog entry in a request to run an execution again.
+fn of_origin(error: ServiceError) -> ServiceError {
+    match error {
+        ServiceError::Rejected(rejection) if rejection.field.first().is_some_and(|field| field == "entry") => {
+            Rejection::new(rejection.code, "executionId", rejection.message).into()
+        }
+        other => other,
     }
 }
 
 impl Executions {
+    /// Refuses a retired version. A request that runs one on purpose names its id.
+    async fn check_not_retired(&self, entry: &CatalogEntry) -> Result<(), ServiceError> {
+        if self.catalog.archived_at(&[entry.catalog_id]).await?.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "version {} of {:?}, which the execution ran, is retired; set newestVersion, or restore it",
+            entry.version, entry.path
+        );
+        Err(Rejection::not_found("executionId", message).into())
+    }
+
     /// Returns the source subscription whose message an execution runs.
     async fn subscription_of(&self, execution: &FirstEvent, scope: &Scope) -> Result<Option<Id>, ServiceError> {
         let Some(parent) = execution.parent_execution_id.map(Id::new) else { return Ok(None) };

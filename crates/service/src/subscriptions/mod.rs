@@ -45,16 +45,38 @@ impl Subscriptions {
         Self { databases, ids, catalog, wake_ups, activator }
     }
 
-    /// Returns the newest catalog entry of a path, which must be of kind `subscription`.
+    /// Returns the newest catalog entry of a path that is not retired. It must be of kind `subscription`.
     async fn entry(&self, path: &str) -> Result<Arc<CatalogEntry>, ServiceError> {
         check_path(path)?;
-        let entry = self.catalog.newest_of(path).await?.ok_or_else(|| unknown_path(path))?;
-        if entry.kind.eq_ignore_ascii_case("subscription") {
-            return Ok(entry);
+        if let Some(entry) = self.catalog.newest_of(path).await? {
+            return of_kind_subscription(path, entry);
         }
-        let message = format!("catalog path {path:?} is of kind {}, not subscription", entry.kind.to_lowercase());
-        Err(Rejection::new(RejectionCode::WrongKind, "path", message).into())
+        let is_known = !self.catalog.known_paths(&[path.to_owned()]).await?.is_empty();
+        let rejection = if is_known { retired_path(path) } else { unknown_path(path) };
+        Err(rejection.into())
     }
+
+    /// Returns the catalog entry for a registration that has begun, which is finished even if all versions of its path
+    /// have been retired since.
+    async fn entry_of_begun(&self, path: &str) -> Result<Arc<CatalogEntry>, ServiceError> {
+        let entry = self.catalog.newest_or_retired(path).await?.ok_or_else(|| unknown_path(path))?;
+        of_kind_subscription(path, entry)
+    }
+}
+
+/// Refuses an entry of another kind than `subscription`.
+fn of_kind_subscription(path: &str, entry: Arc<CatalogEntry>) -> Result<Arc<CatalogEntry>, ServiceError> {
+    if entry.kind.eq_ignore_ascii_case("subscription") {
+        return Ok(entry);
+    }
+    let message = format!("catalog path {path:?} is of kind {}, not subscription", entry.kind.to_lowercase());
+    Err(Rejection::new(RejectionCode::WrongKind, "path", message).into())
+}
+
+/// Creates the rejection of a path with only retired versions.
+fn retired_path(path: &str) -> Rejection {
+    let message = format!("all versions of the catalog path {path:?} are retired; restore one, or register another");
+    Rejection::not_found("path", message)
 }
 
 /// Creates the rejection of a path that the catalog does not have.

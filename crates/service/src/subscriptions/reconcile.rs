@@ -20,7 +20,7 @@ impl Subscriptions {
     /// given to it instead. Does nothing if the log exists, or if the path has another registration meanwhile.
     #[tracing::instrument(level = "debug", name = "subscriptions.register_again", skip_all, fields(path, %id))]
     pub async fn register_again(&self, path: &str, id: Id) -> Result<(), ServiceError> {
-        let entry = self.entry(path).await?;
+        let entry = self.entry_of_begun(path).await?;
         let Some(lock) = PathLock::take(self.databases.cluster(), path).await? else {
             return Ok(());
         };

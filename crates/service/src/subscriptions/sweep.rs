@@ -50,7 +50,7 @@ impl Subscriptions {
     }
 
     async fn finish(&self, path: &str) -> Result<(), ServiceError> {
-        let entry = self.entry(path).await?;
+        let entry = self.entry_of_begun(path).await?;
         self.activator.finish(&entry).await
     }
 }

@@ -16,8 +16,11 @@ pub struct CatalogFilter {
     pub path_prefix: Option<String>,
     /// Text that the path or the name contains, in upper or lower case as the locale of the database knows it.
     pub text: Option<String>,
-    /// Whether only the newest version of each path is included.
+    /// Whether only the newest version of each path is included: the newest that is not retired. With
+    /// `include_archived`, a path with only retired versions has the newest of them.
     pub latest_only: bool,
+    /// Whether retired entries are included.
+    pub include_archived: bool,
 }
 
 /// Position in a list: path, then version, ascending.
@@ -94,9 +97,14 @@ pub async fn list(
                    FROM noetl.catalog AS entry
                    WHERE ($1::text[] IS NULL OR lower(kind) = ANY($1) OR ($10 AND lower(kind) <> ALL($11)))
                      AND ($2::text IS NULL OR starts_with(path, $2))
+                     AND ($13 OR archived_at IS NULL)
                      AND (NOT $3 OR NOT EXISTS (
                          SELECT 1 FROM noetl.catalog AS newer
-                         WHERE newer.path = entry.path AND newer.version > entry.version))
+                         WHERE newer.path = entry.path AND newer.version > entry.version
+                           AND (newer.archived_at IS NULL OR entry.archived_at IS NOT NULL)))
+                     AND (NOT $3 OR archived_at IS NULL OR (
+                         SELECT 1 FROM noetl.catalog AS live
+                         WHERE live.path = entry.path AND live.archived_at IS NULL LIMIT 1) IS NULL)
                      AND (path COLLATE "C", version) > ($4, $5::smallint)
                      AND ($6::text IS NULL OR (path COLLATE "C", version) < ($6, $7::smallint))
                      AND ($12::text IS NULL OR strpos(lower(path), lower($12)) > 0 OR strpos(lower(name), lower($12)) > 0)
@@ -117,6 +125,7 @@ pub async fn list(
                 kinds.unknown,
                 &kinds.known,
                 filter.text,
+                filter.include_archived,
             )
             .fetch_all(cluster.planned_once())
         };
@@ -150,9 +159,14 @@ pub async fn count(cluster: &Database, filter: &CatalogFilter, limit: i64) -> Re
                        SELECT 1 FROM noetl.catalog AS entry
                        WHERE ($1::text[] IS NULL OR lower(kind) = ANY($1) OR ($2 AND lower(kind) <> ALL($3)))
                          AND ($4::text IS NULL OR starts_with(path, $4))
+                         AND ($10 OR archived_at IS NULL)
                          AND (NOT $5 OR NOT EXISTS (
                              SELECT 1 FROM noetl.catalog AS newer
-                             WHERE newer.path = entry.path AND newer.version > entry.version))
+                             WHERE newer.path = entry.path AND newer.version > entry.version
+                               AND (newer.archived_at IS NULL OR entry.archived_at IS NOT NULL)))
+                         AND (NOT $5 OR archived_at IS NULL OR (
+                             SELECT 1 FROM noetl.catalog AS live
+                             WHERE live.path = entry.path AND live.archived_at IS NULL LIMIT 1) IS NULL)
                          AND ($6::text IS NULL OR strpos(lower(path), lower($6)) > 0 OR strpos(lower(name), lower($6)) > 0)
                          AND ($8::text IS NULL OR path COLLATE "C" >= $8)
                          AND ($9::text IS NULL OR path COLLATE "C" < $9)
@@ -169,6 +183,7 @@ pub async fn count(cluster: &Database, filter: &CatalogFilter, limit: i64) -> Re
                 limit,
                 above.0,
                 below,
+                filter.include_archived,
             )
             .fetch_one(cluster.planned_once())
         };
@@ -183,7 +198,8 @@ pub async fn count(cluster: &Database, filter: &CatalogFilter, limit: i64) -> Re
 }
 
 /// Returns the candidates of a page for the versions of each of these paths, in the page's direction, grouped by path.
-/// The list of a path has the newest version first. Without `with_content`, they are outlines.
+/// The list of a path has the newest version first, and retired versions only with `include_archived`. Without
+/// `with_content`, they are outlines.
 #[tracing::instrument(
     level = "debug", name = "sql.catalog.versions", skip_all,
     fields(database = %cluster.name(), count = paths.len())
@@ -191,6 +207,7 @@ pub async fn count(cluster: &Database, filter: &CatalogFilter, limit: i64) -> Re
 pub async fn versions(
     cluster: &Database,
     paths: &[String],
+    include_archived: bool,
     with_content: bool,
     page: &PageRequest<i16>,
 ) -> Result<Vec<CatalogEntry>, StorageError> {
@@ -206,6 +223,7 @@ pub async fn versions(
                        SELECT * FROM noetl.catalog AS entry
                        WHERE entry.path = wanted.path
                          AND ($3::smallint IS NULL OR version < $3) AND ($4::smallint IS NULL OR version > $4)
+                         AND ($6 OR archived_at IS NULL)
                        ORDER BY "#
                     + $order
                     + " LIMIT $5
@@ -217,6 +235,7 @@ pub async fn versions(
                 page.after,
                 page.before,
                 page.rows_to_read(),
+                include_archived,
             )
             .fetch_all(cluster.planned_once())
         };
@@ -233,7 +252,7 @@ pub struct VersionCount {
     pub count: i64,
 }
 
-/// Counts the versions of each of these paths, up to `limit` for each.
+/// Counts the versions of each of these paths, up to `limit` for each; retired ones only with `include_archived`.
 #[tracing::instrument(
     level = "debug", name = "sql.catalog.count_versions", skip_all,
     fields(database = %cluster.name(), count = paths.len())
@@ -241,6 +260,7 @@ pub struct VersionCount {
 pub async fn count_versions(
     cluster: &Database,
     paths: &[String],
+    include_archived: bool,
     limit: i64,
 ) -> Result<Vec<VersionCount>, StorageError> {
     let counts = sqlx::query_as!(
@@ -249,11 +269,13 @@ pub async fn count_versions(
            FROM unnest($1::text[]) AS wanted (path)
            CROSS JOIN LATERAL (
                SELECT count(*) AS count FROM (
-                   SELECT 1 FROM noetl.catalog AS entry WHERE entry.path = wanted.path LIMIT $2
+                   SELECT 1 FROM noetl.catalog AS entry
+                   WHERE entry.path = wanted.path AND ($3 OR entry.archived_at IS NULL) LIMIT $2
                ) AS counted
            ) AS versions"#,
         paths,
         limit,
+        include_archived,
     );
     cluster.run(counts.fetch_all(cluster.planned_once())).await
 }

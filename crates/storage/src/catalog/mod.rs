@@ -1,8 +1,10 @@
-//! Catalog entries (cluster database). A stored entry never changes. Versions count up from 1 for each path.
+//! Catalog entries (cluster database). Only the retirement of a stored entry changes, so it is read apart from the entry.
+//! Versions count up from 1 for each path, and include the retired ones.
 //!
 //! The rows have NoETL's form: parts of the document are stored in columns of their own. All rules, and the API, read
 //! the document. The columns are written for NoETL's server only.
 
+mod archive;
 mod list;
 mod names;
 mod register;
@@ -14,6 +16,7 @@ use super::error::StorageError;
 use super::pools::Database;
 use noetl_domain::document::{Document, DocumentError};
 
+pub use archive::{archived_at, set_archived};
 pub use list::{CatalogFilter, CatalogKey, VersionCount, count, count_versions, list, versions};
 pub use names::{set_names, unnamed};
 pub use register::{NewEntry, Registered, register};
@@ -81,24 +84,32 @@ pub async fn outlines(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntr
     cluster.run(rows.fetch_all(cluster.planned_for(ids.len()))).await
 }
 
-/// Returns the ids of these paths' newest entries, in no order. A path without entries is left out.
+/// Returns the ids of these paths' newest entries, in no order. Retired entries count only with `include_archived`. A path
+/// without entries is left out.
 #[tracing::instrument(
     level = "debug", name = "sql.catalog.newest_ids", skip_all,
     fields(database = %cluster.name(), count = paths.len())
 )]
-pub async fn newest_ids(cluster: &Database, paths: &[String]) -> Result<Vec<(String, i64)>, StorageError> {
+pub async fn newest_ids(
+    cluster: &Database,
+    paths: &[String],
+    include_archived: bool,
+) -> Result<Vec<(String, i64)>, StorageError> {
     let rows = sqlx::query!(
         r#"SELECT path AS "path!", entry.catalog_id
            FROM unnest($1::text[]) AS t (path)
            CROSS JOIN LATERAL (SELECT catalog_id FROM noetl.catalog
-                               WHERE catalog.path = t.path ORDER BY version DESC LIMIT 1) AS entry"#,
+                               WHERE catalog.path = t.path AND ($2 OR archived_at IS NULL)
+                               ORDER BY version DESC LIMIT 1) AS entry"#,
         paths,
+        include_archived,
     );
     let rows = cluster.run(rows.fetch_all(cluster.planned_for(paths.len()))).await?;
     Ok(rows.into_iter().map(|row| (row.path, row.catalog_id)).collect())
 }
 
-/// Returns a path's entry in this version, or in the newest. `Ok(None)`: it does not exist.
+/// Returns a path's entry in this version, retired or not, or in the newest version that is not retired. `Ok(None)`: it
+/// does not exist.
 #[tracing::instrument(level = "debug", name = "sql.catalog.find", skip_all, fields(database = %cluster.name(), path))]
 pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Result<Option<CatalogEntry>, StorageError> {
     let row = sqlx::query_as!(
@@ -106,7 +117,7 @@ pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Resul
         r#"SELECT catalog_id, path, version, kind, content AS "content: Content",
                   created_at AT TIME ZONE 'UTC' AS "created_at!"
            FROM noetl.catalog
-           WHERE path = $1 AND ($2::smallint IS NULL OR version = $2)
+           WHERE path = $1 AND (version = $2 OR ($2::smallint IS NULL AND archived_at IS NULL))
            ORDER BY version DESC LIMIT 1"#,
         path,
         version,

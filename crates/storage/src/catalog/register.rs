@@ -21,7 +21,8 @@ pub struct NewEntry {
     pub content: String,
     /// The document.
     pub document: Document,
-    /// Whether nothing is stored if the newest version of the path has the same kind and the same text.
+    /// Whether nothing is stored if the newest version of the path that is not retired has the same kind and the same
+    /// text.
     pub only_if_changed: bool,
 }
 
@@ -30,7 +31,7 @@ pub struct NewEntry {
 pub enum Registered {
     /// The entry was stored as the next version.
     Added(CatalogEntry),
-    /// The newest version has the same kind and text, and nothing was stored.
+    /// The newest version that is not retired has the same kind and text, and nothing was stored.
     Unchanged(CatalogEntry),
     /// The path has the maximum number of versions, 32767.
     NoVersionLeft,
@@ -47,8 +48,9 @@ pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Registered
             .await?;
         loop {
             let newest = newest(&mut tx, entry).await?;
-            if let Some(same) = newest.as_ref().filter(|newest| entry.only_if_changed && newest.same) {
-                return same_entry(&mut tx, same.catalog_id).await.map(Registered::Unchanged);
+            let same = newest.as_ref().and_then(|newest| newest.same);
+            if let Some(same) = same.filter(|_| entry.only_if_changed) {
+                return same_entry(&mut tx, same).await.map(Registered::Unchanged);
             }
             let Some(version) = newest.map_or(0, |newest| newest.version).checked_add(1) else {
                 return Ok(Registered::NoVersionLeft);
@@ -64,17 +66,21 @@ pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Registered
 
 /// Newest version of a path, compared with a new entry.
 struct Newest {
-    catalog_id: i64,
+    /// The last version, retired or not.
     version: i16,
-    /// Whether it has the kind and the text of the new entry.
-    same: bool,
+    /// Id of the newest entry that is not retired, if it has the kind and the text of the new entry.
+    same: Option<i64>,
 }
 
 async fn newest(tx: &mut Transaction, entry: &NewEntry) -> sqlx::Result<Option<Newest>> {
     let newest = sqlx::query_as!(
         Newest,
-        r#"SELECT catalog_id, version, coalesce(lower(kind) = $2 AND content = $3, false) AS "same!"
-           FROM noetl.catalog WHERE path = $1 ORDER BY version DESC LIMIT 1"#,
+        r#"SELECT last.version AS "version!", newest.same AS "same?"
+           FROM (SELECT version FROM noetl.catalog WHERE path = $1 ORDER BY version DESC LIMIT 1) AS last
+           LEFT JOIN LATERAL (
+               SELECT CASE WHEN lower(kind) = $2 AND content = $3 THEN catalog_id END AS same
+               FROM noetl.catalog WHERE path = $1 AND archived_at IS NULL ORDER BY version DESC LIMIT 1
+           ) AS newest ON true"#,
         entry.path,
         entry.kind,
         entry.content,

@@ -23,9 +23,9 @@ pub const MAX_WINDOW_SECONDS: i64 = 30 * 24 * 3600;
 /// Catalog entry that an execution runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryKey {
-    /// The newest version of a path.
+    /// The newest version of a path that is not retired.
     Path(String),
-    /// The entry with this id.
+    /// The entry with this id, retired or not.
     CatalogId(Id),
 }
 

@@ -13,7 +13,8 @@ pub struct RerunRequest {
     pub id: Id,
     /// Map that overlays the workload of the origin, key by key.
     pub workload: Option<Value>,
-    /// Whether to run the newest version of the origin's catalog path, and not the version that the origin ran.
+    /// Whether to run the newest version of the origin's catalog path, and not the version that the origin ran, which must
+    /// not be retired.
     pub newest_version: bool,
     /// Pool of the workers; absent: that of the origin.
     pub execution_pool: Option<String>,

@@ -1,6 +1,6 @@
 /** Filter of the catalog. All conditions are in the address, and the server applies them. */
 
-import { Select } from "@mantine/core";
+import { Select, Switch } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 
 import type { CatalogFilter, CatalogKind } from "../../api/schema.generated";
@@ -25,12 +25,13 @@ const VERSIONS = [
 ];
 
 /** Returns the filter of the server. An empty condition is left out. */
-export function filterOf({ kind, prefix, text, versions }: CatalogSearch): CatalogFilter {
+export function filterOf({ kind, prefix, text, versions, retired }: CatalogSearch): CatalogFilter {
   return {
     latestOnly: versions !== "all",
     ...(kind !== undefined && { kinds: [kind as CatalogKind] }),
     ...(prefix !== undefined && { pathPrefix: prefix }),
     ...(text !== undefined && { text }),
+    ...(retired !== undefined && { includeArchived: true }),
   };
 }
 
@@ -64,6 +65,13 @@ export function CatalogFilters() {
         value={search.versions ?? "newest"}
         onChange={(versions) => apply({ versions: versions === "all" ? versions : undefined })}
         allowDeselect={false}
+      />
+      <Switch
+        label="Retired too"
+        size="xs"
+        pb={6}
+        checked={search.retired !== undefined}
+        onChange={(event) => apply({ retired: event.currentTarget.checked ? "too" : undefined })}
       />
     </FilterBar>
   );

@@ -1,4 +1,4 @@
-/** Actions on an entry: execute it, or register a version with changed content. */
+/** Actions on an entry: execute it, register a version with changed content, or retire or restore it. */
 
 import { IconFilePlus, IconPlayerPlay } from "@tabler/icons-react";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
@@ -7,6 +7,7 @@ import { pathLocation } from "../../app/path_links";
 import { PermittedButton } from "../../ui/permitted_button";
 import type { Entry } from "./entry_view";
 import { isExecutable } from "./kind_badge";
+import { RetireButton } from "./retire_button";
 
 const route = getRouteApi("/catalog/$");
 
@@ -20,6 +21,7 @@ export function EntryActions({ entry }: { entry: Entry }) {
         <PermittedButton
           capability="EXECUTE"
           leftSection={<IconPlayerPlay size={14} />}
+          {...(entry.archivedAt !== null && { refusal: "This version is retired." })}
           onClick={() => void navigate(pathLocation("execute", entry.path))}
         >
           Execute
@@ -35,6 +37,7 @@ export function EntryActions({ entry }: { entry: Entry }) {
           Register a version
         </PermittedButton>
       )}
+      <RetireButton key={entry.id} entry={entry} />
     </>
   );
 }

@@ -10,6 +10,7 @@ import { TextLink } from "../../ui/text_link";
 import { Time } from "../../ui/time";
 import { EntryUse } from "./entry_use";
 import type { Entry } from "./entry_view";
+import { RetiredBadge } from "./retired_badge";
 import classes from "./entry_view.module.css";
 import versionClasses from "./entry_versions.module.css";
 
@@ -37,6 +38,7 @@ function Fields({ entry }: { entry: Entry }) {
         ["Labels", <Labels labels={entry.labels} />],
         ["Steps", steps !== undefined && String(steps)],
         ["Registered", <Time value={entry.createdAt} absolute />],
+        ["Retired", entry.archivedAt !== null && <Time value={entry.archivedAt} absolute />],
         [
           "Id",
           <Group gap={2} component="span" display="inline-flex">
@@ -72,7 +74,7 @@ function Versions({ entry }: { entry: Entry }) {
   return (
     <>
       <ul className={versionClasses.versions}>
-        {versions.map(({ id, version, createdAt }) => (
+        {versions.map(({ id, version, createdAt, archivedAt }) => (
           <li key={id} className={versionClasses.version} aria-current={version === entry.version}>
             <TextLink
               to="/catalog/$"
@@ -84,7 +86,7 @@ function Versions({ entry }: { entry: Entry }) {
               Version {version}
             </TextLink>
             <Text size="xs" c="dimmed" component="span">
-              <Time value={createdAt} />
+              {archivedAt === null ? <Time value={createdAt} /> : <RetiredBadge />}
             </Text>
             {version !== entry.version && (
               <TextLink

@@ -15,6 +15,7 @@ import { EntryFacts } from "./entry_facts";
 import { KindBadge } from "./kind_badge";
 import { CatalogEntryViewDocument, type CatalogEntryViewQuery } from "./operations.generated";
 import { RegisterVersion } from "./register_version";
+import { RetiredBadge } from "./retired_badge";
 import classes from "./entry_view.module.css";
 
 export type Entry = NonNullable<CatalogEntryViewQuery["catalogEntry"]>;
@@ -65,12 +66,12 @@ export function EntryView() {
 }
 
 function Summary({ entry }: { entry: Entry }) {
-  const newest = entry.versions?.nodes[0]?.version ?? entry.version;
   return (
     <Group gap="xs">
       <KindBadge {...entry} />
+      {entry.archivedAt !== null && <RetiredBadge />}
       <span>
-        Version {entry.version} {entry.version === newest ? "(newest)" : `of ${newest}`}
+        Version {entry.version} {place(entry)}
       </span>
       <span>
         Registered <Time value={entry.createdAt} />
@@ -79,9 +80,23 @@ function Summary({ entry }: { entry: Entry }) {
   );
 }
 
+/** Returns the place of a version among the versions of its path that are not retired. */
+function place({ version, archivedAt, versions }: Entry): string {
+  if (!versions) {
+    return "";
+  }
+  const newest = versions.nodes.find((one) => one.archivedAt === null)?.version;
+  if (newest === undefined) {
+    return archivedAt === null ? "" : "(no version is in use)";
+  }
+  return version === newest ? "(newest)" : `(newest: ${newest})`;
+}
+
 function Missing({ version }: { version: string | undefined }) {
   return version === undefined ? (
-    <Empty title="The catalog has no such path">Check the path, or look for it in the catalog.</Empty>
+    <Empty title="The catalog has no such path">
+      Check the path, or look for it in the catalog. If all of its versions are retired, switch on “Retired too” there.
+    </Empty>
   ) : (
     <Empty title={`The path has no version ${version}`}>Open it without a version to see the newest one.</Empty>
   );

@@ -8,7 +8,7 @@ import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { rootRoute } from "../../app/root_route";
 import { searchOf } from "../../app/search";
 
-const catalogSearch = searchOf("kind", "prefix", "text", "versions", "register");
+const catalogSearch = searchOf("kind", "prefix", "text", "versions", "retired", "register");
 const entrySearch = searchOf("version", "show", "with");
 
 export type CatalogSearch = ReturnType<typeof catalogSearch>;

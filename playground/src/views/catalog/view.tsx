@@ -17,6 +17,7 @@ import { ViewPage } from "../../ui/view_page";
 import { CatalogFilters, filterOf } from "./catalog_filters";
 import { KindBadge } from "./kind_badge";
 import { CatalogEntriesDocument, type CatalogEntriesQuery } from "./operations.generated";
+import { RetiredBadge } from "./retired_badge";
 import classes from "./view.module.css";
 
 const RegisterNewEntry = lazy(() => import("./register_new_entry"));
@@ -35,7 +36,15 @@ const COLUMNS: readonly Column<Row>[] = [
     ),
   },
   { title: "Kind", cell: (entry) => <KindBadge {...entry} /> },
-  { title: "Version", align: "right", cell: ({ version }) => version },
+  {
+    title: "Version",
+    align: "right",
+    cell: ({ version, archivedAt }) => (
+      <>
+        {archivedAt !== null && <RetiredBadge />} {version}
+      </>
+    ),
+  },
   { title: "Name", cell: ({ name }) => name ?? "–" },
   { title: "Registered", cell: ({ createdAt }) => <Time value={createdAt} /> },
   {
@@ -49,11 +58,11 @@ const COLUMNS: readonly Column<Row>[] = [
 ];
 
 export function CatalogView() {
-  const { kind, prefix, text, versions, register } = route.useSearch();
+  const { kind, prefix, text, versions, retired, register } = route.useSearch();
   const navigate = route.useNavigate();
   const variables = useMemo(
-    () => ({ filter: filterOf({ kind, prefix, text, versions }), first: PAGE }),
-    [kind, prefix, text, versions],
+    () => ({ filter: filterOf({ kind, prefix, text, versions, retired }), first: PAGE }),
+    [kind, prefix, text, versions, retired],
   );
   if (register !== undefined) {
     return (

@@ -31,7 +31,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
          subscription \
          subscriptions validateCatalogEntry",
     ),
-    ("Mutation", Any(&[Catalog]), "registerCatalogEntry"),
+    ("Mutation", Any(&[Catalog]), "archiveCatalogEntry registerCatalogEntry restoreCatalogEntry"),
     (
         "Mutation",
         Any(&[Lifecycle, OwnLifecycle]),
@@ -80,7 +80,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "CatalogEntry",
         READ,
-        "content description document executions labels name versions workflow workload workloadFields",
+        "archivedAt content description document executions labels name versions workflow workload workloadFields",
     ),
     ("CatalogEntry", Open, "catalogId createdAt id kind kindText path version"),
     ("CatalogEntryDraft", READ, "description document labels name workflow workload workloadFields"),
@@ -192,6 +192,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ProjectEventsResult", Open, "event eventId executionId index userErrors"),
     ("ProjectEventsPayload", Open, "duplicates projected rejected settled unknownTypes userErrors"),
     ("ReserveEventIdsPayload", Open, "eventIds userErrors"),
+    ("CatalogArchivingPayload", Open, "catalogEntry userErrors"),
     ("RegisterCatalogEntryPayload", Open, "catalogEntry outcome userErrors"),
     ("RetryOutboxPayload", Open, "matched retried unavailableShards userErrors"),
     ("RegisterSubscriptionPayload", Open, "subscription userErrors"),

@@ -1,0 +1,226 @@
+//! Retired catalog entries: each replica leaves them out by path and in lists at once, whether this API or NoETL's server
+//! retired them.
+
+use noetl_testkit::{Deployment, Server};
+use serde_json::{Value, json};
+
+const ARCHIVE: &str = "mutation($input: CatalogArchivingInput!) { it: archiveCatalogEntry(input: $input) {
+    catalogEntry { catalogId archivedAt } userErrors { code } } }";
+const RESTORE: &str = "mutation($input: CatalogArchivingInput!) { it: restoreCatalogEntry(input: $input) {
+    catalogEntry { catalogId archivedAt } userErrors { code } } }";
+
+/// Program that retires and restores entries.
+#[derive(Debug, Clone, Copy)]
+enum By {
+    Noetl,
+    Api,
+}
+
+/// Sends a mutation named `it` that must succeed, and returns the entry.
+async fn change(server: &Server, mutation: &str, input: Value) -> Value {
+    let payload = server.data(mutation, json!({ "input": input })).await["it"].take();
+    assert_eq!(payload["userErrors"], json!([]), "{payload}");
+    payload["catalogEntry"].clone()
+}
+
+/// Retires an entry, or restores it.
+async fn set_archived(deployment: &Deployment, server: &Server, by: By, id: &str, archived: bool) {
+    match by {
+        By::Noetl => {
+            let update = "UPDATE noetl.catalog SET archived_at = CASE WHEN $2 THEN now() END
+                          WHERE catalog_id = $1::text::bigint";
+            let update = sqlx::query(update).bind(id).bind(archived);
+            assert_eq!(update.execute(&mut deployment.cluster().await).await.unwrap().rows_affected(), 1);
+        }
+        By::Api => {
+            let entry = change(server, if archived { ARCHIVE } else { RESTORE }, json!({ "catalogId": id })).await;
+            assert_eq!((&entry["catalogId"], entry["archivedAt"].is_string()), (&json!(id), archived));
+        }
+    }
+}
+
+async fn register_versions(server: &Server, path: &str, count: u64) -> Vec<String> {
+    let mut ids = Vec::new();
+    for n in 1..=count {
+        ids.push(server.register_entry(path, &json!({ "kind": "playbook", "workload": { "n": n } })).await);
+    }
+    ids
+}
+
+const READS: &str = "query($path: String!, $id: ID!) {
+    newest: catalogEntry(by: {path: $path}) { version }
+    current: catalogEntries(filter: {pathPrefix: $path}) { nodes { version } totalCount { value } }
+    live: catalogEntries(filter: {pathPrefix: $path, latestOnly: false}) { nodes { version } totalCount { value } }
+    last: catalogEntries(filter: {pathPrefix: $path, includeArchived: true}) { nodes { version } totalCount { value } }
+    all: catalogEntries(filter: {pathPrefix: $path, latestOnly: false, includeArchived: true}) {
+        nodes { version archivedAt } totalCount { value } }
+    entry: catalogEntry(by: {id: $id}) {
+        archivedAt
+        versions { nodes { version } totalCount { value } }
+        all: versions(includeArchived: true) { nodes { version } totalCount { value } } } }";
+
+/// Returns the versions of a list, which has this count.
+fn versions(list: &Value) -> Vec<u64> {
+    let nodes = list["nodes"].as_array().unwrap_or_else(|| panic!("{list}"));
+    assert_eq!(list["totalCount"]["value"], nodes.len(), "{list}");
+    nodes.iter().map(|node| node["version"].as_u64().unwrap()).collect()
+}
+
+/// Checks the reads of a path with three versions, of which these are retired.
+async fn check_reads(server: &Server, path: &str, ids: &[String], retired: &[u64]) {
+    let read = server.data(READS, json!({ "path": path, "id": ids[0] })).await;
+    let live: Vec<u64> = (1..=3).filter(|version| !retired.contains(version)).collect();
+    let newest: Vec<u64> = live.last().copied().into_iter().collect();
+    assert_eq!(read["newest"]["version"].as_u64(), newest.last().copied(), "{retired:?}");
+    assert_eq!((versions(&read["current"]), versions(&read["live"])), (newest.clone(), live.clone()), "{retired:?}");
+    assert_eq!(versions(&read["last"]), if newest.is_empty() { vec![3] } else { newest }, "{retired:?}");
+    assert_eq!(versions(&read["all"]), [1, 2, 3]);
+    let marked = read["all"]["nodes"].as_array().unwrap().iter().filter(|node| node["archivedAt"].is_string());
+    assert_eq!(marked.map(|node| node["version"].as_u64().unwrap()).collect::<Vec<_>>(), retired);
+    let entry = &read["entry"];
+    assert_eq!(entry["archivedAt"].is_string(), retired.contains(&1));
+    let newest_first: Vec<u64> = live.into_iter().rev().collect();
+    assert_eq!((versions(&entry["versions"]), versions(&entry["all"])), (newest_first, vec![3, 2, 1]), "{retired:?}");
+}
+
+async fn execute(server: &Server, input: Value) -> Value {
+    let query = "mutation($input: ExecuteInput!) { execute(input: $input) {
+        execution { catalogId } userErrors { code field message } } }";
+    server.data(query, json!({ "input": input })).await["execute"].take()
+}
+
+/// Panics unless the request was refused, because all versions of the path are retired.
+fn assert_retired(payload: &Value, field: &Value) {
+    let error = &payload["userErrors"][0];
+    assert_eq!((&error["code"], &error["field"]), (&json!("NOT_FOUND"), field), "{payload}");
+    assert!(error["message"].as_str().unwrap().contains("retired"), "{payload}");
+}
+
+#[tokio::test]
+async fn the_newest_version_is_the_newest_that_is_not_retired_on_each_replica() {
+    let deployment = Deployment::start(1).await;
+    let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+    for by in [By::Noetl, By::Api] {
+        let path = format!("flow/{by:?}");
+        let ids = register_versions(&one, &path, 3).await;
+        let mut before: &[u64] = &[];
+        for (step, retired) in
+            [&[][..], &[3], &[2, 3], &[2], &[1], &[1, 3], &[1, 2, 3], &[1, 2]].into_iter().enumerate()
+        {
+            for (id, version) in ids.iter().zip(1..) {
+                let archived = retired.contains(&version);
+                if archived != before.contains(&version) {
+                    set_archived(&deployment, &one, by, id, archived).await;
+                }
+            }
+            before = retired;
+            // With a key, the replica first takes the version that it ran last.
+            for dedup in [Some(json!({ "key": format!("{path} {step}") })), None] {
+                let mut input = json!({ "entry": { "path": path } });
+                if let Some(dedup) = dedup {
+                    input["dedup"] = dedup;
+                }
+                let payload = execute(&other, input).await;
+                let live = ids.iter().zip(1..).filter(|(_, version)| !retired.contains(version));
+                match live.last() {
+                    Some((newest, _)) => assert_eq!(payload["execution"]["catalogId"], json!(newest), "{retired:?}"),
+                    None => assert_retired(&payload, &json!(["entry", "path"])),
+                }
+            }
+            check_reads(&other, &path, &ids, retired).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_retired_version_is_read_and_executed_by_its_id() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let id = server.register_entry("flow", &json!({ "kind": "playbook" })).await;
+    change(&server, ARCHIVE, json!({ "catalogId": id })).await;
+    let by_version = "{ catalogEntry(by: {pathVersion: {path: \"flow\", version: 1}}) { catalogId } }";
+    assert_eq!(server.data(by_version, Value::Null).await["catalogEntry"]["catalogId"], id);
+    let payload = execute(&server, json!({ "entry": { "catalogId": id } })).await;
+    assert_eq!(payload["execution"]["catalogId"], id, "{payload}");
+}
+
+#[tokio::test]
+async fn retiring_and_restoring_can_be_repeated_and_can_take_all_versions() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let ids = register_versions(&server, "flow", 3).await;
+    server.register_entry("other", &json!({ "kind": "playbook" })).await;
+    let first = change(&server, ARCHIVE, json!({ "catalogId": ids[1] })).await;
+    let all = json!({ "catalogId": ids[1], "allVersions": true });
+    assert_eq!(change(&server, ARCHIVE, all.clone()).await, first, "the time is that of the first request");
+    check_reads(&server, "flow", &ids, &[1, 2, 3]).await;
+    for _ in 0..2 {
+        assert_eq!(change(&server, RESTORE, all.clone()).await["archivedAt"], Value::Null);
+        check_reads(&server, "flow", &ids, &[]).await;
+    }
+    change(&server, ARCHIVE, all).await;
+    let others = "SELECT count(*) FROM noetl.catalog WHERE path = 'other' AND archived_at IS NULL";
+    assert_eq!(deployment.in_cluster(others).await, 1);
+}
+
+#[tokio::test]
+async fn a_registration_counts_retired_versions_and_is_not_compared_with_them() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let query = "mutation($content: String!) {
+        registerCatalogEntry(input: {path: \"flow\", content: $content, onlyIfChanged: true}) {
+            outcome catalogEntry { catalogId version } } }";
+    let register = async |content: &str| {
+        let payload = server.data(query, json!({ "content": content })).await["registerCatalogEntry"].take();
+        (payload["outcome"].clone(), payload["catalogEntry"].clone())
+    };
+    let (added, first) = register("kind: playbook").await;
+    assert_eq!((&added, &first["version"]), (&json!("ADDED"), &json!(1)));
+    change(&server, ARCHIVE, json!({ "catalogId": first["catalogId"] })).await;
+    let (added, second) = register("kind: playbook").await;
+    assert_eq!((&added, &second["version"]), (&json!("ADDED"), &json!(2)));
+    let (_, third) = register("kind: agent").await;
+    change(&server, ARCHIVE, json!({ "catalogId": third["catalogId"] })).await;
+    // The newest version that is not retired is the second one.
+    assert_eq!(register("kind: playbook").await, (json!("UNCHANGED"), second));
+    assert_eq!(register("kind: agent").await.1["version"], 4);
+}
+
+#[tokio::test]
+async fn a_rerun_of_a_retired_version_is_refused_unless_it_takes_the_newest() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let first = server.register_entry("flow", &json!({ "kind": "playbook", "n": 1 })).await;
+    let origin = server.execute(json!({ "path": "flow" })).await["executionId"].take();
+    let rerun = async |newest_version: bool| {
+        let query = "mutation($input: RerunExecutionInput!) { rerunExecution(input: $input) {
+            execution { catalogId } userErrors { code field message } } }";
+        let input = json!({ "executionId": origin, "newestVersion": newest_version });
+        server.data(query, json!({ "input": input })).await["rerunExecution"].take()
+    };
+    change(&server, ARCHIVE, json!({ "catalogId": first })).await;
+    for newest_version in [false, true] {
+        assert_retired(&rerun(newest_version).await, &json!(["executionId"]));
+    }
+    let second = server.register_entry("flow", &json!({ "kind": "playbook", "n": 2 })).await;
+    assert_retired(&rerun(false).await, &json!(["executionId"]));
+    assert_eq!(rerun(true).await["execution"]["catalogId"], second);
+    change(&server, RESTORE, json!({ "catalogId": first })).await;
+    assert_eq!(rerun(false).await["execution"]["catalogId"], first);
+}
+
+#[tokio::test]
+async fn a_subscription_of_a_retired_path_keeps_its_status_and_none_is_made_live() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let entry = server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    let inbox = server.register("inbox").await["subscription"]["id"].clone();
+    let inbox = inbox.as_str().unwrap();
+    change(&server, ARCHIVE, json!({ "catalogId": entry })).await;
+    assert_eq!(server.transition("activate", inbox, None).await["subscription"]["status"], "ACTIVE");
+    assert_retired(&server.register("inbox").await, &json!(["path"]));
+    assert_eq!(server.transition("deactivate", inbox, None).await["subscription"]["status"], "DEACTIVATED");
+    assert_retired(&server.transition("activate", inbox, None).await, &json!(["path"]));
+    change(&server, RESTORE, json!({ "catalogId": entry })).await;
+    assert_eq!(server.transition("activate", inbox, None).await["subscription"]["status"], "ACTIVE");
+}
