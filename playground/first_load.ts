@@ -64,7 +64,7 @@ export function preloadShared(name: string): Plugin {
         if (!shared) {
           throw new Error(`The build has no chunk with the name ${name}.`);
         }
-        const attrs = { rel: "modulepreload", crossorigin: true, href: `/${shared.fileName}` };
+        const attrs = { rel: "modulepreload", crossorigin: true, href: `./${shared.fileName}` };
         return [{ tag: "link", attrs, injectTo: "head" }];
       },
     },

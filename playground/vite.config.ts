@@ -16,9 +16,15 @@ const proxy = {
 const SHARED_BY_VIEWS = "views";
 
 export default defineConfig({
-  base: "/",
-  // Writes a file with the extension .gz beside each text file. The server sends it to browsers that accept gzip.
-  plugins: [firstLoadLimit(SHARED_BY_VIEWS), preloadShared(SHARED_BY_VIEWS), compression({ algorithms: ["gzip"] })],
+  // Files are named relative to each other, and in the page relative to its base, so they may be below a path prefix.
+  base: "./",
+  plugins: [
+    firstLoadLimit(SHARED_BY_VIEWS),
+    preloadShared(SHARED_BY_VIEWS),
+    // Writes a file with the extension .gz beside each text file. The server sends it to browsers that accept gzip. It
+    // changes the page for each request.
+    compression({ algorithms: ["gzip"], exclude: /\.html$/ }),
+  ],
   worker: { format: "es" },
   // The development server bundles libraries in advance, and can't bundle this one, because it starts workers.
   optimizeDeps: { exclude: ["@graphiql/react/setup-workers/vite"] },

@@ -64,6 +64,11 @@ chromium() {
     return 1
 }
 
+# True if a server program is installed. Debian installs it in /usr/sbin, which may be missing in PATH.
+has_server() {
+    command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]
+}
+
 # Prints the path of libfaketime, which changes the time that a process sees. The tests search the same folder.
 faketime_library() {
     for library in /usr/lib/*/faketime/libfaketimeMT.so.1; do

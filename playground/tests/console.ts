@@ -5,10 +5,10 @@ import { EventsPage } from "./events_page";
 import { Graphiql } from "./graphiql_page";
 
 /**
- * A test of the console as a user sees it. In every test, the page must send no request to another host, log no error in
- * the browser, and not violate the content security policy.
+ * A test of the console as a user sees it. In every test, the page must send no request to another host or beside the path
+ * of its address, log no error in the browser, and not violate the content security policy.
  */
-export const test = base.extend<{ console: Console }, { controlPlane: ControlPlane }>({
+export const test = base.extend<{ address: string; console: Console }, { controlPlane: ControlPlane }>({
   controlPlane: [
     // The runner reads a fixture's dependencies from this parameter, which must be a pattern.
     // oxlint-disable-next-line no-empty-pattern
@@ -19,9 +19,12 @@ export const test = base.extend<{ console: Console }, { controlPlane: ControlPla
     },
     { scope: "worker", timeout: 180_000 },
   ],
-  console: async ({ page, controlPlane }, use) => {
-    const complaints = watch(page, new URL(controlPlane.url).host);
-    await use(new Console(page, controlPlane.url));
+  address: async ({ controlPlane }, use) => {
+    await use(controlPlane.url);
+  },
+  console: async ({ page, address }, use) => {
+    const complaints = watch(page, new URL(address));
+    await use(new Console(page, address));
     expect(await refusedByPolicy(page)).toEqual([]);
     expect(complaints).toEqual([]);
   },
@@ -63,12 +66,13 @@ export class Console {
   }
 }
 
-function watch(page: Page, host: string): string[] {
+function watch(page: Page, { host, pathname }: URL): string[] {
   const complaints: string[] = [];
   const visit = (kind: string, address: string) => {
     const url = new URL(address);
-    if (!["data:", "blob:"].includes(url.protocol) && url.host !== host) {
-      complaints.push(`${kind} to another host: ${address}`);
+    const own = url.host === host && url.pathname.startsWith(pathname);
+    if (!["data:", "blob:"].includes(url.protocol) && !own) {
+      complaints.push(`${kind} to another host or path: ${address}`);
     }
   };
   page.on("request", (request) => visit("request", request.url()));

@@ -97,10 +97,7 @@ export class Deployment {
     await mkdir(store, { recursive: true });
     const address = ["--addr", "127.0.0.1", "--port", String(this.ports.broker)];
     const log = join(this.folder, "log");
-    this.broker = new Program("nats-server", ["--jetstream", "--store_dir", store, ...address, "--log", log], {
-      // Debian installs the program where the PATH of a normal user does not lead.
-      PATH: `${process.env.PATH}:/usr/sbin:/usr/local/sbin:${join(process.cwd(), "../.noetl-tools/bin")}`,
-    });
+    this.broker = new Program("nats-server", ["--jetstream", "--store_dir", store, ...address, "--log", log]);
     await this.broker.until(async () => (await readFile(log, "utf8").catch(() => "")).includes("Server is ready"), READY_MS);
   }
 
@@ -136,7 +133,8 @@ function unusedDatabase(of: ControlPlane): string {
   return address.href;
 }
 
-async function freePort(): Promise<number> {
+/** Returns a port of loopback that nothing listens on. */
+export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;

@@ -65,9 +65,10 @@ test("on a narrow screen, the navigation is behind a button and nothing is cut o
 });
 
 test("the first press of Tab leads to the content", async ({ console, page }) => {
-  await console.open("/", "Overview");
+  await console.open("/system", "System");
   await page.keyboard.press("Tab");
   await expect(page.getByRole("link", { name: "Go to the content" })).toBeFocused();
   await page.keyboard.press("Enter");
   await expect(page.getByRole("main")).toBeFocused();
+  await expect(console.title).toHaveText("System");
 });

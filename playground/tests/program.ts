@@ -1,8 +1,11 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 
 const POLL_MS = 50;
+/** Debian installs servers where the PATH of a normal user does not lead. */
+const PATH = `${process.env.PATH}:/usr/sbin:/usr/local/sbin:${join(process.cwd(), "../.noetl-tools/bin")}`;
 
 /** A process that a test starts and ends. Its last output is in the errors. */
 export class Program {
@@ -15,7 +18,7 @@ export class Program {
     args: string[],
     settings: Record<string, string> = {},
   ) {
-    this.child = spawn(path, args, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...settings } });
+    this.child = spawn(path, args, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, PATH, ...settings } });
     // A failed spawn emits an error and no exit.
     this.exit = Promise.race([once(this.child, "exit"), once(this.child, "error")]).catch(() => {});
     this.child.stdout?.on("data", (chunk) => this.keep(chunk));

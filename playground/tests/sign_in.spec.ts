@@ -2,6 +2,7 @@ import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
 
 import { startControlPlane, type ControlPlane } from "./control_plane";
+import { PREFIX, PrefixProxy } from "./prefix_proxy";
 import { Provider } from "./provider";
 
 const provider = new Provider();
@@ -146,6 +147,18 @@ test("a reply with another state is ignored", async ({ page, context }) => {
   await expect(stranger.getByRole("status")).toContainText("No page of the console waits for this sign-in any more.");
   await expect(signIn.dialog.getByRole("status")).toContainText("Waiting for the sign-in window.");
   expect(provider.redeemed).toBe(0);
+});
+
+test("behind a proxy with a path prefix, the provider sends the window to an address below the prefix", async ({ page }) => {
+  const proxy = await PrefixProxy.start("nginx", { server: controlPlane.url, strips: true });
+  try {
+    await page.goto(`${proxy.url}/events`);
+    await new SignIn(page).openWindow();
+    await expectSignedIn(page);
+    expect(new URL(page.url()).pathname).toBe(`${PREFIX}/events`);
+  } finally {
+    await proxy.stop();
+  }
 });
 
 test("an error of the server during the exchange is shown", async ({ page }) => {

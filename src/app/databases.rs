@@ -159,7 +159,7 @@ pub(super) fn check_identity(database: &Database, expected: Identity, found: Ide
 pub(super) async fn connect(settings: &DatabaseSettings, pool_size: u32) -> Result<Databases, AppError> {
     let (cluster, shards) = open(settings, pool_size);
     check_usable(&cluster).await?;
-    for shard in &shards {
+    for shard in distinct(&cluster, &shards).skip(1) {
         match check_usable(shard).await {
             Err(AppError::Storage(error)) => {
                 tracing::warn!(database = %shard.name(), %error, "starting without this database");

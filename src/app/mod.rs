@@ -204,7 +204,7 @@ impl App {
         let alone = |probes| limited(health::routes(probes, &separate), &limits, &health::FREE);
         let health = config.server.health.map(|address| (address, alone(probes.clone())));
         let shared = if health.is_some() { Router::new() } else { health::routes(probes, &terms) };
-        let router = routes(edge, shared, sign_in);
+        let router = routes(edge, shared, sign_in, &config.server.base_path);
         let patience = listener::patience(&config.connections, &limits);
         Ok(Self { services, ids, supervisor, router, health, connections, listener, patience })
     }
@@ -300,11 +300,17 @@ fn edge(config: &Config, services: &Services) -> Result<Edge<ControlPlane>, AppE
     Ok(Edge { sites, trusted, slow_operation, outcome_hint, fault_codes: FAULT_CODES, ..edge })
 }
 
-fn routes(edge: Edge<ControlPlane>, probes: Router, sign_in: Option<Arc<SignIn>>) -> Router {
-    let pages = assets::routes(&edge.sites).merge(sign_in::routes(&edge.sites, sign_in));
+/// Returns all routes. Those of a server with a base path are below it and at the root, because some proxies strip the
+/// path and others do not.
+fn routes(edge: Edge<ControlPlane>, probes: Router, sign_in: Option<Arc<SignIn>>, base_path: &str) -> Router {
+    let pages = assets::routes(&edge.sites, base_path).merge(sign_in::routes(&edge.sites, sign_in));
     let limits = edge.limits;
     let routes = router(edge).merge(limited(probes.merge(pages), &limits, &health::FREE));
-    routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify))
+    let routes = routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify));
+    if base_path.is_empty() {
+        return routes;
+    }
+    Router::new().nest_service(base_path, routes.clone()).fallback_service(routes)
 }
 
 fn probes(services: &Housekeeping, draining: CancellationToken, stalls: Stalls, metrics: PrometheusHandle) -> Probes {

@@ -86,7 +86,8 @@ async fn serve(
     };
     let port = listener.local_addr().map_or(config.server.port, |address| address.port());
     servers.publish_port(port)?;
-    let url = format!("{}://{}:{port}", config.connections.scheme(), config.server.host);
+    let (scheme, server) = (config.connections.scheme(), &config.server);
+    let url = format!("{scheme}://{}:{port}{}", server.host, server.base_path);
     println!("console   {url}");
     println!("GraphQL   {url}/graphql");
     println!("settings  {}", servers.env_file().display());

@@ -28,7 +28,7 @@ pub(super) const SETTINGS: [Definition; 12] = [
     Definition::text(
         CLIENT_ID,
         "none",
-        "client id of the console; users can then sign in to the console at the provider (redirect address: `/signed-in` of this server)",
+        "client id of the console; users can then sign in to the console at the provider (redirect address: `/signed-in` of this server, below `NOETL_BASE_PATH`)",
     ),
     Definition::text(CLIENT_SECRET, "none", "secret of a confidential client; a public client needs none"),
     Definition::text(SCOPES, "openid", "scopes that the console requests, separated by spaces"),

@@ -302,6 +302,7 @@ mod tests {
     fn all_problems_are_reported_together() {
         let wrong = sources(&[
             ("NOETL_PORT", "70000"),
+            ("NOETL_BASE_PATH", "noetl/"),
             ("NOETL_SHARDS", "postgres://a/b, nonsense"),
             ("NOETL_EVENT_STREAM_BACKFILL", "perhaps"),
             ("NOETL_EVENT_STREAM_PREFIX", "stage.one"),
@@ -312,6 +313,7 @@ mod tests {
         let ConfigError(problems) = wrong.check(RequiredSettings::Servers).unwrap_err();
         for name in [
             "NOETL_PORT",
+            "NOETL_BASE_PATH",
             "NOETL_SHARDS",
             "NOETL_EVENT_STREAM_BACKFILL",
             "NOETL_EVENT_STREAM_PREFIX",
@@ -335,6 +337,7 @@ mod tests {
         ]);
         let config = given.check(RequiredSettings::Servers).unwrap();
         assert_eq!((config.server.host.to_string().as_str(), config.server.port), ("127.0.0.1", 8082));
+        assert_eq!(config.server.base_path, "");
         assert!(
             !config.outbox_relay
                 && given

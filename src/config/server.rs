@@ -10,7 +10,7 @@ use axum::http::Uri;
 use super::Definition;
 use super::reader::Reader;
 
-pub(super) const SETTINGS: [Definition; 6] = [
+pub(super) const SETTINGS: [Definition; 7] = [
     Definition::value("NOETL_HOST", "IP address to listen on"),
     Definition::value("NOETL_PORT", "port to listen on; 0 picks a free one"),
     Definition::text(
@@ -29,6 +29,11 @@ pub(super) const SETTINGS: [Definition; 6] = [
         "origins of other sites whose pages may use this server, such as `https://console.example.org`",
     ),
     Definition::text(
+        "NOETL_BASE_PATH",
+        "none",
+        "path below which a proxy serves this server, such as `/noetl`; the server serves everything below this path and at the root, so the proxy may strip the path or not",
+    ),
+    Definition::text(
         "NOETL_HEALTH_LISTEN",
         "none",
         "address and port of a separate listener for `/livez`, `/readyz`, `/metrics`, `/scaler/outbox` and `/scaler/subscriptions`, without authentication and for any host name; the main listener does not serve them then",
@@ -37,6 +42,27 @@ pub(super) const SETTINGS: [Definition; 6] = [
 
 /// Host names of loopback.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// First parts of the server's own paths.
+const OWN_PATHS: [&str; 17] = [
+    "assets",
+    "auth",
+    "catalog",
+    "events",
+    "execute",
+    "executions",
+    "favicon.svg",
+    "graphiql",
+    "graphql",
+    "livez",
+    "metrics",
+    "outbox",
+    "readyz",
+    "scaler",
+    "signed-in",
+    "subscriptions",
+    "system",
+];
 
 /// Settings of the listener.
 #[derive(Debug, Clone)]
@@ -49,6 +75,9 @@ pub struct ServerSettings {
     pub allowed_hosts: Vec<String>,
     /// Origins of other sites whose pages may use this server, such as `https://console.example.org`.
     pub allowed_origins: Vec<String>,
+    /// Path below which a proxy serves this server, such as `/noetl`, without a slash at the end; empty: none is
+    /// configured.
+    pub base_path: String,
     /// Address of a separate listener for health checks, metrics and the outbox backlog; `None`: the main listener
     /// serves them.
     pub health: Option<SocketAddr>,
@@ -70,6 +99,7 @@ pub(super) fn read(read: &mut Reader<'_>, authenticated: bool) -> ServerSettings
         port: read.parsed("NOETL_PORT", 8082, "a port from 0 to 65535"),
         allowed_hosts,
         allowed_origins: origins(read),
+        base_path: base_path(read),
         health: health(read),
     }
 }
@@ -113,6 +143,30 @@ fn origins(read: &mut Reader<'_>) -> Vec<String> {
         }
     }
     origins
+}
+
+fn base_path(read: &mut Reader<'_>) -> String {
+    let path = read.sources.text("NOETL_BASE_PATH").unwrap_or_default().to_owned();
+    let first = path.split('/').nth(1).unwrap_or_default();
+    if !path.is_empty() && !is_base_path(&path) {
+        read.problem(format!(
+            "NOETL_BASE_PATH is {path:?}; set it to a path such as /noetl, which begins with a slash, does not end with \
+             one, and has only letters, digits and the characters - . _ ~ between the slashes"
+        ));
+    } else if OWN_PATHS.contains(&first) {
+        read.problem(format!(
+            "NOETL_BASE_PATH is {path:?}, and the server has its own paths below /{first}; let the path begin with \
+             another name"
+        ));
+    }
+    path
+}
+
+/// Returns whether a text is a path whose parts no program has to encode or to resolve.
+fn is_base_path(text: &str) -> bool {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-._~".contains(character);
+    let is_part = |part: &str| !["", ".", ".."].contains(&part) && part.chars().all(plain);
+    text.strip_prefix('/').is_some_and(|parts| parts.split('/').all(is_part))
 }
 
 fn health(read: &mut Reader<'_>) -> Option<SocketAddr> {

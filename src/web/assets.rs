@@ -2,16 +2,21 @@
 //! another host.
 //!
 //! The build of the console compresses its files, so the server never compresses one while it runs.
+//!
+//! All addresses in the page are relative to its `<base>`, which the server writes: it names the path below which the
+//! browser reaches the server.
+
+use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Path;
+use axum::extract::{Path, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
 };
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use rust_embed::RustEmbed;
+use rust_embed::{EmbeddedFile, RustEmbed};
 
 use graphql_transport::accepts_gzip;
 use graphql_transport::sites::{self, RouteKind, Sites};
@@ -22,7 +27,7 @@ use graphql_transport::sites::{self, RouteKind, Sites};
 struct Console;
 
 const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; \
-     base-uri 'none'; object-src 'none'; frame-ancestors 'none'; form-action 'none'";
+     base-uri 'self'; object-src 'none'; frame-ancestors 'none'; form-action 'none'";
 
 /// Caching of files under `assets/`, whose names contain the hash of their content.
 const FOREVER: &str = "public, max-age=31536000, immutable";
@@ -30,6 +35,9 @@ const FOREVER: &str = "public, max-age=31536000, immutable";
 /// Caching of files whose names stay the same.
 const REVALIDATED: &str = "no-cache";
 const PAGE: &str = "index.html";
+
+/// Element of the built page that names the path of the server.
+const BASE: &str = r#"<base href="/" />"#;
 
 /// Views of the console. Each has an address of its own, and addresses below it for its objects. The page shows the view
 /// of its address, so all of them are the same file.
@@ -39,23 +47,37 @@ const VIEWS: [&str; 9] =
 const NOT_BUILT: &str =
     "The console is not part of this build. Run `make playground`, build the server again, and reload.\n";
 
-/// Returns the console's routes.
-pub fn routes(sites: &Sites) -> Router {
-    let files = Router::new()
+/// Returns the console's routes. The base path is the one of the settings; empty: none is configured.
+pub fn routes(sites: &Sites, base_path: &str) -> Router {
+    let files = Router::<Arc<str>>::new()
         .route("/", get(page))
         .route("/assets/{*path}", get(asset))
         .route("/favicon.svg", get(async |headers: HeaderMap| file("favicon.svg", REVALIDATED, &headers)));
     let routes = VIEWS.iter().fold(files, |routes, view| {
         routes.route(&format!("/{view}"), get(page)).route(&format!("/{view}/{{*object}}"), get(page))
     });
-    sites::protect(routes, sites, RouteKind::Pages)
+    sites::protect(routes.with_state(Arc::from(base_path)), sites, RouteKind::Pages)
 }
 
-async fn page(headers: HeaderMap) -> Response {
-    if Console::get(PAGE).is_none() {
+async fn page(State(base_path): State<Arc<str>>, address: Uri) -> Response {
+    let Some(page) = Console::get(PAGE) else {
         return (StatusCode::NOT_FOUND, NOT_BUILT).into_response();
+    };
+    let base = format!(r#"<base href="{}" />"#, path_of_server(address.path(), &base_path));
+    let text = String::from_utf8_lossy(&page.data).replacen(BASE, &base, 1);
+    (headers(&page, REVALIDATED), text).into_response()
+}
+
+/// Returns the path of the server for the page at a path. Without a configured one, it is relative to the page, so that
+/// it is also right behind a proxy that strips a prefix from the path.
+fn path_of_server(page: &str, base_path: &str) -> String {
+    if !base_path.is_empty() {
+        return format!("{base_path}/");
     }
-    file(PAGE, REVALIDATED, &headers)
+    match page.matches('/').count() {
+        0 | 1 => "./".to_owned(),
+        slashes => "../".repeat(slashes - 1),
+    }
 }
 
 async fn asset(Path(path): Path<String>, headers: HeaderMap) -> Response {
@@ -67,16 +89,20 @@ fn file(path: &str, caching: &'static str, request: &HeaderMap) -> Response {
     let Some(file) = Console::get(path) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let headers: [(HeaderName, &str); 5] = [
-        (CONTENT_TYPE, file.metadata.mimetype()),
-        (CACHE_CONTROL, caching),
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (REFERRER_POLICY, "no-referrer"),
-        (VARY, "accept-encoding"),
-    ];
+    let headers = headers(&file, caching);
     let compressed = accepts_gzip(request).then(|| Console::get(&format!("{path}.gz"))).flatten();
     match compressed {
         Some(compressed) => (headers, [(CONTENT_ENCODING, "gzip")], compressed.data).into_response(),
         None => (headers, file.data).into_response(),
     }
+}
+
+fn headers(file: &EmbeddedFile, caching: &'static str) -> [(HeaderName, &str); 5] {
+    [
+        (CONTENT_TYPE, file.metadata.mimetype()),
+        (CACHE_CONTROL, caching),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (REFERRER_POLICY, "no-referrer"),
+        (VARY, "accept-encoding"),
+    ]
 }

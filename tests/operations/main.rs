@@ -1,5 +1,6 @@
 //! What operators do and meet: checks, restores, failover, migrations, housekeeping, settings, shutdown.
 
+mod base_path;
 mod checks;
 mod checks_after_restores;
 mod checks_of_many_rows;

@@ -79,7 +79,8 @@ async fn an_unauthenticated_server_serves_only_loopback_host_names() {
     assert_hosts(&named, &["noetl.internal", "localhost"], &["rebound.example"]).await;
 }
 
-async fn check_config(settings: &[(&str, &str)]) -> Output {
+/// Runs the command that checks the settings.
+pub(super) async fn check_config(settings: &[(&str, &str)]) -> Output {
     let servers = [("NOETL_CLUSTER_DSN", "postgres://noetl@h/cluster"), ("NOETL_NATS_URL", "nats://h:4222")];
     let mut command = Command::new(binary());
     command.arg("check-config").env_clear().envs(servers).envs(settings.iter().copied());
@@ -202,12 +203,15 @@ async fn files_of_the_console_are_sent_compressed_to_clients_that_accept_gzip() 
         );
         (response.headers().get(CONTENT_ENCODING).cloned(), response.bytes().await.unwrap())
     };
-    let (encoding, page) = get("/", "identity").await;
+    // The server writes its path into the page, which is short.
+    let (encoding, page) = get("/", "gzip, br").await;
     assert_eq!(encoding, None);
     let text = String::from_utf8(page.to_vec()).unwrap();
-    let script = text.split('"').find(|part| part.starts_with("/assets/index") && part.contains(".js")).unwrap();
-    for path in ["/", script] {
-        let (_, plain) = get(path, "identity").await;
+    for (start, end) in [("./assets/index", ".js"), ("./assets/index", ".css")] {
+        let path = text.split('"').find(|part| part.starts_with(start) && part.ends_with(end)).unwrap();
+        let path = path.trim_start_matches('.');
+        let (encoding, plain) = get(path, "identity").await;
+        assert_eq!(encoding, None);
         let (encoding, compressed) = get(path, "gzip, br").await;
         assert_eq!(encoding.unwrap(), "gzip");
         assert!(compressed.len() < plain.len());
@@ -231,9 +235,8 @@ async fn decompress(bytes: &[u8]) -> Vec<u8> {
     output.unwrap().stdout
 }
 
-/// A route that is added without the limits fails this test: the routes are read from their sources.
-#[tokio::test]
-async fn every_route_beside_the_api_limits_its_body() {
+/// Returns the paths of the routes beside the API, without the console's views, from the sources.
+pub(super) fn paths_beside_the_api() -> BTreeSet<String> {
     let folder = repository().join("src/web");
     let mut paths = BTreeSet::new();
     for file in std::fs::read_dir(folder).unwrap() {
@@ -242,6 +245,13 @@ async fn every_route_beside_the_api_limits_its_body() {
         paths.extend(routes.map(|(path, _)| path.replace("{*path}", "x")));
     }
     assert!(paths.len() >= 9 && paths.contains("/auth/token") && paths.contains("/scaler/outbox"), "{paths:?}");
+    paths
+}
+
+/// A route that is added without the limits fails this test.
+#[tokio::test]
+async fn every_route_beside_the_api_limits_its_body() {
+    let paths = paths_beside_the_api();
     let deployment = Deployment::start(0).await;
     let provider = [
         ("NOETL_AUTH_OIDC_ISSUER", "https://127.0.0.1:9"),

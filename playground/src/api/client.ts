@@ -2,10 +2,11 @@
 
 import type { DocumentTypeDecoration } from "@graphql-typed-document-node/core";
 
+import { addressOf } from "./address";
 import { ApiError, type GraphqlError } from "./errors";
 import { authorization, replaceToken, signInState } from "./token";
 
-export const ENDPOINT = "/graphql";
+export const ENDPOINT = addressOf("/graphql");
 const UNAUTHORIZED = 401;
 
 /** Text of an operation with the types of its result and its variables. */

@@ -3,6 +3,7 @@
  * stays as it is. The secrets of an attempt exist only in the memory of this page, and each attempt has its own.
  */
 
+import { addressOf } from "./address";
 import { challengeOf, hasForeignNonce, newSecrets } from "./pkce";
 import { receiveReply, SIGNED_IN_PATH, type ProviderReply } from "./sign_in_channel";
 import { SignInFailure } from "./sign_in_failure";
@@ -26,7 +27,7 @@ export function startSignIn(invitation: Invitation, show: (progress: SignInProgr
 
 class SignInAttempt {
   private readonly secrets = newSecrets();
-  private readonly redirectUri = window.location.origin + SIGNED_IN_PATH;
+  private readonly redirectUri = addressOf(SIGNED_IN_PATH);
   private readonly stopped = new AbortController();
   private window: Window | null = null;
   private watch: number | undefined;

@@ -3,7 +3,7 @@
  * server, so each has the state of its sign-in, and a page ignores those of another one.
  */
 
-/** Address to which the provider sends the user back, without the origin. */
+/** Path of the server to which the provider sends the user back. */
 export const SIGNED_IN_PATH = "/signed-in";
 
 const CHANNEL = "noetl-sign-in";

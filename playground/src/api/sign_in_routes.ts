@@ -1,5 +1,6 @@
 /** Routes of the server for the sign-in at the provider. The server sends all requests to the provider. */
 
+import { addressOf } from "./address";
 import { SignInFailure } from "./sign_in_failure";
 
 /** What the page needs to send the user to the provider. */
@@ -18,19 +19,19 @@ export interface Code {
 
 /** Returns the invitation; null if the server has no provider. Rejects with `SignInFailure`. */
 export async function readInvitation(signal: AbortSignal): Promise<Invitation | null> {
-  return (await bodyOf(await reach("/auth/sign-in", { signal }))) as Invitation | null;
+  return (await bodyOf(await reach(addressOf("/auth/sign-in"), { signal }))) as Invitation | null;
 }
 
 /** Exchanges a code for a token. Rejects with `SignInFailure`. */
 export async function redeem({ code, verifier, redirectUri }: Code, signal: AbortSignal): Promise<string> {
   const form = new URLSearchParams({ code, verifier, redirectUri });
-  const { token } = (await bodyOf(await reach("/auth/token", { method: "POST", body: form, signal }))) as { token: string };
+  const { token } = (await bodyOf(await reach(addressOf("/auth/token"), { method: "POST", body: form, signal }))) as { token: string };
   return token;
 }
 
-async function reach(path: string, request: RequestInit & { signal: AbortSignal }): Promise<Response> {
+async function reach(address: string, request: RequestInit & { signal: AbortSignal }): Promise<Response> {
   try {
-    return await fetch(path, request);
+    return await fetch(address, request);
   } catch (fault) {
     if (request.signal.aborted) {
       throw fault;

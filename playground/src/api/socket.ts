@@ -43,7 +43,7 @@ subscribeSignIn(() => {
 });
 
 function openSocket(): Client {
-  const url = new URL(ENDPOINT, window.location.href);
+  const url = new URL(ENDPOINT);
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
   let pongTimeout: number | undefined;
   let sent: string | null = null;

@@ -2,6 +2,7 @@
 
 import { createRouter } from "@tanstack/react-router";
 
+import { BASE_PATH } from "../api/address";
 import { catalogRoutes } from "../views/catalog/route";
 import { eventsRoute } from "../views/events/route";
 import { executeRoute } from "../views/execute/route";
@@ -34,6 +35,7 @@ const routeTree = rootRoute.addChildren([
 
 export const router = createRouter({
   routeTree,
+  basepath: BASE_PATH || "/",
   parseSearch,
   stringifySearch,
   defaultPreload: "intent",

@@ -3,7 +3,7 @@
 import { AppShell, Burger, Group, Text, VisuallyHidden } from "@mantine/core";
 import { useDisclosure, useHotkeys } from "@mantine/hooks";
 import { Outlet, useLocation } from "@tanstack/react-router";
-import { Fragment, lazy, Suspense, useEffect, useReducer, useRef, useSyncExternalStore } from "react";
+import { Fragment, lazy, Suspense, useEffect, useReducer, useRef, useSyncExternalStore, type MouseEvent } from "react";
 
 import { signInState, subscribeSignIn } from "../api/token";
 import { ConnectionState } from "./connection_state";
@@ -21,6 +21,11 @@ export function Shell() {
   useHotkeys([["mod+K", countRequest]], []);
   const { session } = useSyncExternalStore(subscribeSignIn, signInState);
   const main = useFocusOfNewView(menu.close);
+  // The address `#main` is relative to the page's `<base>`, so the link itself would open the overview.
+  const skip = (click: MouseEvent) => {
+    click.preventDefault();
+    main.current?.focus();
+  };
   return (
     <AppShell
       header={{ height: 48 }}
@@ -28,7 +33,7 @@ export function Shell() {
       padding={{ base: "sm", sm: "lg" }}
       classNames={{ header: classes.surface!, navbar: classes.surface! }}
     >
-      <a href="#main" className={classes.skip} onClick={() => main.current?.focus()}>
+      <a href="#main" className={classes.skip} onClick={skip}>
         Go to the content
       </a>
       <AppShell.Header>

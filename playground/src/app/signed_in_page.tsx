@@ -7,6 +7,7 @@ import { Anchor, Stack, Text, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 
+import { addressOf } from "../api/address";
 import { sendReply } from "../api/sign_in_channel";
 
 /** Time after which no page is expected to take the reply. */
@@ -46,7 +47,7 @@ function Reply({ state }: { state: string }) {
 function NoReply() {
   return (
     <Text size="sm">
-      This page ends a sign-in, and its address contains none. <Anchor href="/">Open the console</Anchor> to sign in.
+      This page ends a sign-in, and its address contains none. <Anchor href={addressOf("/")}>Open the console</Anchor> to sign in.
     </Text>
   );
 }
