@@ -1,12 +1,16 @@
--- Resource kinds and the versioned catalog, in the shapes that NoETL gave them (naive UTC timestamps, smallint versions).
+-- Resource kinds and the versioned catalog (cluster database), in the shapes that NoETL gave them: naive UTC timestamps,
+-- smallint versions.
+--
+-- All migrations work on an empty database and on the tables of NoETL's own server, which they only add to.
 CREATE SCHEMA IF NOT EXISTS noetl;
 
+-- Kinds of catalog entries.
 CREATE TABLE IF NOT EXISTS noetl.resource (
     name VARCHAR PRIMARY KEY,
     meta JSONB
 );
 
--- A catalog entry's kind references these rows; what an existing database says of a kind stays.
+-- A catalog entry's kind references these rows. The `meta` of a kind that exists stays.
 INSERT INTO noetl.resource (name, meta) VALUES
     ('playbook', '{"executable": true}'),
     ('agent', '{"executable": true}'),
@@ -16,6 +20,7 @@ INSERT INTO noetl.resource (name, meta) VALUES
     ('memory', '{"executable": false}')
 ON CONFLICT (name) DO NOTHING;
 
+-- Versions of documents. Rows never change, except for the columns `name` and `archived_at`.
 CREATE TABLE IF NOT EXISTS noetl.catalog (
     catalog_id BIGINT PRIMARY KEY,
     path       TEXT NOT NULL,
@@ -27,3 +32,13 @@ CREATE TABLE IF NOT EXISTS noetl.catalog (
     created_at TIMESTAMP NOT NULL DEFAULT (now() AT TIME ZONE 'UTC'),
     UNIQUE (path, version)
 );
+
+ALTER TABLE noetl.catalog
+    -- NoETL stores the workflow of a document here.
+    ADD COLUMN IF NOT EXISTS layout JSONB,
+    -- Name of the entry (`metadata.name` of its document), by which the list is searched. NoETL's server does not fill the
+    -- column. Null: the name was not read from the document yet; an empty text: the document has none.
+    ADD COLUMN IF NOT EXISTS name TEXT,
+    -- Time at which the entry was retired; null: it is not retired. A retired entry is not the newest of its path. NoETL's
+    -- server has the column from 3.79 on, and sets and clears it in the table.
+    ADD COLUMN IF NOT EXISTS archived_at TIMESTAMPTZ;

@@ -1,4 +1,6 @@
--- The executions' list read model; rebuildable from the event log.
+-- Derived states of executions (shards), which can be built again from the event log: the list and the snapshots.
+
+-- The list of executions.
 CREATE TABLE IF NOT EXISTS noetl.execution (
     execution_id        BIGINT PRIMARY KEY,
     catalog_id          BIGINT NOT NULL,
@@ -17,5 +19,107 @@ ALTER TABLE noetl.execution
     ADD COLUMN IF NOT EXISTS last_event_type VARCHAR,
     ADD COLUMN IF NOT EXISTS last_node_name VARCHAR,
     ADD COLUMN IF NOT EXISTS last_event_id BIGINT,
-    -- The catalog lives in the cluster database, so a path filter needs the path here.
-    ADD COLUMN IF NOT EXISTS path TEXT;
+    -- The catalog is in the cluster database, so a path filter needs the path here.
+    ADD COLUMN IF NOT EXISTS path TEXT,
+    -- NoETL's own server does not name these columns, so its rows get the defaults.
+    ADD COLUMN IF NOT EXISTS tenant_id TEXT NOT NULL DEFAULT 'default',
+    ADD COLUMN IF NOT EXISTS organization_id TEXT NOT NULL DEFAULT 'default',
+    -- Values of the started event that lists filter by: the pool that it names, and the execution of which this one is a
+    -- rerun.
+    ADD COLUMN IF NOT EXISTS execution_pool TEXT,
+    ADD COLUMN IF NOT EXISTS rerun_of BIGINT,
+    -- Number of failed steps, by which lists are filtered: NoETL completes executions whose steps have failed. Null in rows
+    -- of other programs.
+    ADD COLUMN IF NOT EXISTS failed_steps INTEGER;
+
+-- Lists of executions with a condition on their end. A list is ordered by start time, so the executions that ended within
+-- a time are found by their duration: an execution of a class started within the bounds of the class before its end.
+-- Class 0: the duration is negative or unknown. Class 1: below 1 s. Class n: from 2^(n-2) s to 2^(n-1) s. The last class
+-- has no upper bound.
+CREATE OR REPLACE FUNCTION noetl.duration_class(started TIMESTAMPTZ, ended TIMESTAMPTZ) RETURNS INTEGER
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN isfinite(started) AND isfinite(ended)
+        THEN width_bucket(date_part('epoch', ended - started), ARRAY[
+            0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288,
+            1048576, 2097152, 4194304, 8388608, 16777216, 33554432]::float8[])
+        ELSE 0
+    END
+$$;
+
+-- Shortest and longest duration of a class. Null: the class has no such bound.
+CREATE OR REPLACE FUNCTION noetl.duration_bounds(class INTEGER) RETURNS TABLE (shortest INTERVAL, longest INTERVAL)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN class > 1 THEN make_interval(secs => 2.0 ^ (class - 2)) WHEN class = 1 THEN interval '0' END,
+           CASE WHEN class BETWEEN 1 AND 26 THEN make_interval(secs => 2.0 ^ (class - 1)) END
+$$;
+
+-- Refuses a list of executions by a path prefix. The caller found too many combinations of a path and a status with the
+-- prefix, and each would be searched. The function must be volatile: the planner evaluates other functions. The servers
+-- know the SQLSTATE.
+CREATE OR REPLACE FUNCTION noetl.refuse_path_prefix() RETURNS BOOLEAN LANGUAGE plpgsql AS
+$$
+BEGIN
+    RAISE EXCEPTION 'too many paths begin with the prefix' USING ERRCODE = 'NL001';
+END
+$$;
+
+-- Progress of a pass over the logs of this database. It gives a row in noetl.execution to each execution that has only a
+-- log: NoETL's own server writes no such row, and events from before the feed began reach no projector. `position` is
+-- the last log that was checked, so a pass continues where it was interrupted. A pass that began after the feed is the
+-- last one: the projector keeps later executions current.
+CREATE TABLE IF NOT EXISTS noetl.read_model_fill (
+    singleton  BOOLEAN PRIMARY KEY DEFAULT true CHECK (singleton),
+    position   BIGINT NOT NULL DEFAULT -1,
+    checked    BIGINT NOT NULL DEFAULT 0,
+    filled     BIGINT NOT NULL DEFAULT 0,
+    after_feed BOOLEAN NOT NULL,
+    began_at   TIMESTAMPTZ NOT NULL DEFAULT now(),
+    ended_at   TIMESTAMPTZ
+);
+
+-- Folded states with their watermark. NoETL's own server writes its own kinds of states here.
+CREATE TABLE IF NOT EXISTS noetl.projection_snapshot (
+    aggregate_id    TEXT NOT NULL,
+    aggregate_type  TEXT NOT NULL,
+    tenant_id       TEXT NOT NULL DEFAULT 'default',
+    organization_id TEXT NOT NULL DEFAULT 'default',
+    version         BIGINT NOT NULL,
+    snapshot        JSONB NOT NULL,
+    checksum        TEXT NOT NULL,
+    meta            JSONB NOT NULL DEFAULT '{}',
+    updated_at      TIMESTAMPTZ NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, organization_id, aggregate_type, aggregate_id)
+);
+
+-- The life of the server: from one start, crash or promotion to the next. A crash loses the transaction ids that no commit
+-- made durable, and the server assigns them again. So a state that was read before and is stored after it would claim to
+-- contain events that it has never seen.
+--
+-- The recovery from a crash, also of a single process, and the promotion of a standby empty an unlogged table. A restart
+-- changes the start time of the server.
+CREATE UNLOGGED TABLE IF NOT EXISTS noetl.server_life (
+    singleton BOOLEAN PRIMARY KEY DEFAULT true CHECK (singleton),
+    token     UUID NOT NULL DEFAULT gen_random_uuid()
+);
+INSERT INTO noetl.server_life DEFAULT VALUES ON CONFLICT DO NOTHING;
+
+-- Returns the life of this database's server; null on a standby, which can't read the table, and until the row is written.
+CREATE OR REPLACE FUNCTION noetl.server_life() RETURNS TEXT LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF pg_is_in_recovery() THEN
+        RETURN NULL;
+    END IF;
+    RETURN (SELECT concat_ws(' ', oid, extract(epoch FROM pg_postmaster_start_time()), token)
+            FROM noetl.server_life, pg_database WHERE datname = current_database());
+END
+$$;
+
+-- Fails with a serialization failure unless all lives are the current one.
+CREATE OR REPLACE FUNCTION noetl.require_server_life(lives TEXT[]) RETURNS BOOLEAN LANGUAGE plpgsql AS $$
+BEGIN
+    IF (noetl.server_life() = ALL (lives)) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the server has restarted since a state was read' USING ERRCODE = '40001';
+    END IF;
+    RETURN true;
+END
+$$;

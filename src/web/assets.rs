@@ -16,7 +16,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use rust_embed::{EmbeddedFile, RustEmbed};
+use rust_embed::{Metadata, RustEmbed};
 
 use graphql_transport::accepts_gzip;
 use graphql_transport::sites::{self, RouteKind, Sites};
@@ -65,7 +65,7 @@ async fn page(State(base_path): State<Arc<str>>, address: Uri) -> Response {
     };
     let base = format!(r#"<base href="{}" />"#, path_of_server(address.path(), &base_path));
     let text = String::from_utf8_lossy(&page.data).replacen(BASE, &base, 1);
-    (headers(&page, REVALIDATED), text).into_response()
+    (headers(&page.metadata, REVALIDATED), text).into_response()
 }
 
 /// Returns the path of the server for the page at a path. Without a configured one, it is relative to the page, so that
@@ -89,7 +89,7 @@ fn file(path: &str, caching: &'static str, request: &HeaderMap) -> Response {
     let Some(file) = Console::get(path) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let headers = headers(&file, caching);
+    let headers = headers(&file.metadata, caching);
     let compressed = accepts_gzip(request).then(|| Console::get(&format!("{path}.gz"))).flatten();
     match compressed {
         Some(compressed) => (headers, [(CONTENT_ENCODING, "gzip")], compressed.data).into_response(),
@@ -97,9 +97,9 @@ fn file(path: &str, caching: &'static str, request: &HeaderMap) -> Response {
     }
 }
 
-fn headers(file: &EmbeddedFile, caching: &'static str) -> [(HeaderName, &str); 5] {
+fn headers<'a>(file: &'a Metadata, caching: &'static str) -> [(HeaderName, &'a str); 5] {
     [
-        (CONTENT_TYPE, file.metadata.mimetype()),
+        (CONTENT_TYPE, file.mimetype()),
         (CACHE_CONTROL, caching),
         (CONTENT_SECURITY_POLICY, POLICY),
         (REFERRER_POLICY, "no-referrer"),

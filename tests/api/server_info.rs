@@ -23,7 +23,7 @@ async fn the_list_of_replicas_names_each_running_process_until_its_lease_ends() 
         assert!(replica["leaseExpiresAt"].is_string());
     }
 
-    // An earlier server does not describe itself. It leaves the description of the last holder.
+    // A holder that does not describe itself leaves the description of the last one.
     let held = data["replicas"].as_array().unwrap().iter().find(|of| of["replica"] == other["replica"]).unwrap();
     let held = i16::try_from(held["machineId"].as_i64().unwrap()).unwrap();
     second.kill_9().await;

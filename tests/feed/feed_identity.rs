@@ -86,33 +86,6 @@ async fn messages_of_another_feed_never_count_as_progress_and_no_reader_receives
     assert!(metrics.contains("noetl_tailer_other_feed_messages_total{shard=\"0\"} "), "{metrics}");
 }
 
-/// A leader of an earlier version, which writes no feed into its messages, died in the middle of a batch.
-#[tokio::test]
-async fn messages_of_an_earlier_version_are_read_as_our_own() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    deployment.feeds_begun().await;
-    assert!(server.stop().await.success());
-    deployment.commit(7, 1..=10).await;
-    let fix = "UPDATE noetl.tail_cursor SET target = pg_current_snapshot(), batch = 1";
-    run(&mut deployment.shard(0).await, fix).await;
-    let (context, _) = deployment.broker().await;
-    for index in 0..4 {
-        let mut headers = async_nats::HeaderMap::new();
-        headers.insert("Noetl-Place", format!("1 1 {index}"));
-        let event = json!({ "execution_id": 7, "event_id": index + 1, "event_type": "call.done" }).to_string();
-        let stored = context.publish_with_headers("noetl.events.call.done", headers, event.into()).await.unwrap();
-        stored.await.unwrap();
-    }
-    let server = deployment.replica().await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
-    let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await);
-    reader.assert_saw_exactly(&committed);
-    assert_exactly(&deployment.published().await, &committed);
-    assert_eq!((deployment.epoch().await, reader.gaps()), (1, vec![]));
-}
-
 /// A deployment whose database runs on two servers: the primary, and a promoted standby.
 struct Split {
     deployment: Deployment,

@@ -84,6 +84,7 @@ async fn a_broken_message_stops_the_feed_with_an_error_until_it_is_deleted() {
     let (context, stream) = deployment.broker().await;
     let mut headers = async_nats::HeaderMap::new();
     headers.insert("Noetl-Place", "1 x 3");
+    headers.insert("Noetl-Feed", "1 1 1");
     let ack = context.publish_with_headers("noetl.events.call.done", headers, "{}".into()).await.unwrap();
     let broken = ack.await.unwrap().sequence;
     deployment.commit(7, 11..=20).await;

@@ -2,6 +2,7 @@
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, stream::Config};
+use noetl_domain::feed::{FeedId, FeedOwner};
 use noetl_feed::wire::envelope::Mark;
 use noetl_testkit::feed::Reader;
 use noetl_testkit::{Deployment, Server};
@@ -19,7 +20,8 @@ async fn start() -> (Deployment, Server, jetstream::Context) {
 }
 
 async fn publish(context: &jetstream::Context, epoch: Option<i32>, payload: String) {
-    let mark = |epoch| Mark { epoch, batch: 1, id: None, index: 0, span: None, owner: None, discard: None }.headers();
+    let owner = FeedOwner { feed: FeedId::new(1), system_identifier: 1, timeline: 1 };
+    let mark = |epoch| Mark { epoch, batch: 1, id: None, index: 0, span: None, owner, discard: None }.headers();
     let headers: HeaderMap = epoch.map(mark).unwrap_or_default();
     let subject = "noetl.events.call.done";
     context.publish_with_headers(subject, headers, payload.into()).await.unwrap().await.unwrap();

@@ -84,7 +84,7 @@ async fn ended_execution(shard: &mut PgConnection, id: i64) {
     // The read model lags behind the log.
     let rows = format!(
         "INSERT INTO noetl.execution (execution_id, catalog_id, status, tenant_id) VALUES ({id}, 0, 'RUNNING', 'acme');
-         -- One snapshot is from before executions had a tenant.
+         -- One snapshot was stored before an event of the log named its tenant.
          INSERT INTO noetl.projection_snapshot (aggregate_id, aggregate_type, tenant_id, version, snapshot, checksum)
              VALUES ('{id}', 'noetl_graphql_workflow_state', 'acme', 2, '{{}}', 'x'),
                     ('{id}', 'noetl_graphql_workflow_state', 'default', 1, '{{}}', 'x'),

@@ -22,7 +22,8 @@ async fn abandon(deployment: &Deployment, count: i64, bytes: u64) {
                 jsonb_build_object('execution_id', n, 'event_id', n + 1, 'parent_execution_id', NULL, 'catalog_id', 0,
                     'path', CASE WHEN n % 100 = 1 THEN 'bad' ELSE 'good' END,
                     'workload', jsonb_build_object('text', text), 'pool', NULL, 'trace', NULL,
-                    'emitted_at', '2026-11-21T02:00:00Z', 'actor', NULL),
+                    'emitted_at', '2026-11-21T02:00:00Z', 'actor', NULL,
+                    'tenancy', jsonb_build_object('tenant_id', 'default', 'organization_id', 'default')),
                 now() - interval '1 hour', now() + interval '1 hour'
          FROM generate_series(1, {count}) AS n, repeat('x', {bytes}) AS text"
     );

@@ -5,7 +5,7 @@ use async_graphql::{Context, SimpleObject};
 use super::errors::field_error;
 use super::scalars::to_graphql_int;
 use noetl_domain::cursor::{CursorKind, decode, encode};
-use noetl_domain::list_position::{CursorPosition, ListPosition};
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{DEFAULT_COUNT, DEFAULT_PAGE, MAX_COUNT, MAX_PAGE, PageRequest, Total};
 use noetl_use_cases::error::{Rejection, ServiceError};
 
@@ -208,8 +208,8 @@ impl PageArguments {
     }
 
     /// Returns the page request for a list that is ordered by time, then by id.
-    pub fn by_time(&self, kind: CursorKind) -> Result<PageRequest<CursorPosition>, Rejection> {
-        self.request(kind, CursorPosition::read)
+    pub fn by_time(&self, kind: CursorKind) -> Result<PageRequest<ListPosition>, Rejection> {
+        self.request(kind, ListPosition::read)
     }
 
     /// Returns the page request for a list. `read` decodes the position in a cursor.

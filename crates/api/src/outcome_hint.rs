@@ -7,7 +7,6 @@ pub fn outcome_hint(field: &str) -> Option<&'static str> {
         "registerCatalogEntry" => {
             "Query catalogEntry by its path: the newest version has the content if it was stored."
         }
-        "archiveCatalogEntry" | "restoreCatalogEntry" => "Send the request again: repeating it is harmless.",
         "registerSubscription" => "Send registerSubscription again: it returns the path's live subscription.",
         "activateSubscription"
         | "pauseSubscription"
@@ -19,7 +18,9 @@ pub fn outcome_hint(field: &str) -> Option<&'static str> {
             "With a dedup key, send the request again with the same key. Without a key, query executions first: \
              sending the request again may start a second execution."
         }
-        "cancelExecution" | "cancelExecutions" => "Send the request again: repeating it is harmless.",
+        "archiveCatalogEntry" | "restoreCatalogEntry" | "cancelExecution" | "cancelExecutions" => {
+            "Send the request again: repeating it is harmless."
+        }
         "advanceProjections" => "Send advanceProjections again: repeating it is harmless.",
         "projectEvents" | "projectEventDocuments" => {
             "Send projectEvents again with the same event ids: known events are skipped."

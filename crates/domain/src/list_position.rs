@@ -1,11 +1,11 @@
 //! Positions in lists that are ordered by time, then by id.
 //!
 //! Ids alone do not order such a list. The function `noetl.snowflake_id()` of NoETL's databases counts time from the same
-//! start as [`Id`], but shifts it by one more bit. So its ids are about twice as large as other ids of the same time.
+//! start as [`Id`](super::ids::Id), but shifts it by one more bit. So its ids are about twice as large as other ids of the
+//! same time.
 
 use chrono::{DateTime, Utc};
 
-use super::ids::Id;
 use super::page::PageRequest;
 
 /// 0001-01-01T00:00:00Z in seconds since the Unix epoch: the time of items without a time, which are the oldest ones.
@@ -44,27 +44,13 @@ impl ListPosition {
     pub fn to_bytes(self) -> Vec<u8> {
         [self.at.timestamp_micros().to_be_bytes(), self.id.to_be_bytes()].concat()
     }
-}
 
-/// Position in a cursor of a list that is ordered by time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CursorPosition {
-    /// The position.
-    Exact(ListPosition),
-    /// Item whose position it is. Clients may have such cursors from lists that were ordered by id.
-    OfItem(Id),
-}
-
-impl CursorPosition {
     /// Reads the position in a cursor. Returns `None` if the bytes are not a position.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        if let Ok(id) = bytes.try_into() {
-            return Some(Self::OfItem(Id::new(i64::from_be_bytes(id))));
-        }
         let (at, id) = bytes.split_first_chunk()?;
         let at = DateTime::from_timestamp_micros(i64::from_be_bytes(*at))?;
-        Some(Self::Exact(ListPosition { at, id: i64::from_be_bytes(id.try_into().ok()?) }))
+        Some(Self { at, id: i64::from_be_bytes(id.try_into().ok()?) })
     }
 }
 
@@ -158,17 +144,16 @@ mod tests {
         #[test]
         fn cursors_contain_the_exact_position(micros in -62_135_596_800_000_000i64..253_402_300_799_000_000, id: i64) {
             let position = ListPosition { at: DateTime::from_timestamp_micros(micros).unwrap(), id };
-            prop_assert_eq!(CursorPosition::read(&position.to_bytes()), Some(CursorPosition::Exact(position)));
+            prop_assert_eq!(ListPosition::read(&position.to_bytes()), Some(position));
         }
     }
 
     #[test]
-    fn a_cursor_with_only_an_id_names_its_item() {
-        assert_eq!(CursorPosition::read(&7i64.to_be_bytes()), Some(CursorPosition::OfItem(Id::new(7))));
-        for length in [0, 7, 9, 15, 17] {
-            assert_eq!(CursorPosition::read(&vec![1; length]), None, "{length}");
+    fn bytes_that_are_no_position_are_refused() {
+        for length in [0, 7, 8, 9, 15, 17] {
+            assert_eq!(ListPosition::read(&vec![1; length]), None, "{length}");
         }
-        assert_eq!(CursorPosition::read(&[0x7f; 16]), None, "a time that no item can have");
+        assert_eq!(ListPosition::read(&[0x7f; 16]), None, "a time that no item can have");
     }
 
     #[test]

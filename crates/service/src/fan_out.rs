@@ -6,8 +6,7 @@ use std::collections::HashMap;
 
 use futures::future::join_all;
 
-use noetl_domain::ids::Id;
-use noetl_domain::list_position::{CursorPosition, ListPosition, PositionRange};
+use noetl_domain::list_position::{ListPosition, PositionRange};
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
@@ -15,30 +14,6 @@ use noetl_storage::pools::Databases;
 use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::listing::Listing;
-
-/// Returns a request with the positions of its cursors. A cursor of an earlier version has only the id of its item;
-/// `find` returns the position of the item. If the item was deleted, the time in its id takes its place.
-pub(crate) async fn positioned<Found: Future<Output = Result<Option<ListPosition>, ServiceError>>>(
-    request: &PageRequest<CursorPosition>,
-    find: impl Fn(Id) -> Found,
-) -> Result<PageRequest<ListPosition>, ServiceError> {
-    let (after, before) = (position(request.after, &find).await?, position(request.before, &find).await?);
-    Ok(request.between(after, before))
-}
-
-async fn position<Found: Future<Output = Result<Option<ListPosition>, ServiceError>>>(
-    cursor: Option<CursorPosition>,
-    find: impl Fn(Id) -> Found,
-) -> Result<Option<ListPosition>, ServiceError> {
-    let position = match cursor {
-        None => None,
-        Some(CursorPosition::Exact(position)) => Some(position),
-        Some(CursorPosition::OfItem(id)) => {
-            Some(find(id).await?.unwrap_or_else(|| ListPosition::new(Some(id.time()), id.get())))
-        }
-    };
-    Ok(position)
-}
 
 /// Reads a page over all shards, newest first. A shard that is unreachable is reported; any other error, such as that of
 /// a slow statement, fails the list.

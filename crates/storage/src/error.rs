@@ -190,10 +190,10 @@ pub(super) fn text(error: &sqlx::Error) -> String {
     }
 }
 
-/// SQLSTATE of `noetl.check_bucket_fence()` (`migrations/0040_bucket_moves.sql`).
+/// SQLSTATE of `noetl.check_bucket_fence()` (`migrations/0009_bucket_fence.sql`).
 const FENCED: &str = "NB001";
 
-/// SQLSTATE of `noetl.refuse_path_prefix()` (`migrations/0041_list_bounds.sql`).
+/// SQLSTATE of `noetl.refuse_path_prefix()` (`migrations/0004_execution.sql`).
 const TOO_MANY_PATHS: &str = "NL001";
 
 /// Returns whether a database returned this SQLSTATE.

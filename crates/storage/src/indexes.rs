@@ -184,45 +184,21 @@ const EVENT: [&str; 13] = [
     "event_parent_idx",
 ];
 
-/// Indexes that others in [`PLAIN`] and [`EVENT`] replace.
-const REPLACED: [&str; 13] = [
-    "event_landmark_idx",
-    "event_node_idx",
-    "outbox_newest_idx",
-    "outbox_retried_idx",
-    "outbox_retried_state_idx",
-    "execution_parent_idx",
-    "execution_parent_time_idx",
-    "execution_catalog_time_idx",
-    "execution_status_idx",
-    "execution_path_idx",
-    "execution_end_idx",
-    "execution_id_text_idx",
-    "execution_tenant_idx",
-];
 /// Attempts to attach the index of a partition, whose queries wait behind each attempt.
 const ATTACH_ATTEMPTS: u32 = 300;
 
-/// Change that [`build`] makes.
+/// Index that [`build`] builds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IndexChange {
-    /// An index is built.
-    Build {
-        /// Its name.
-        index: String,
-        /// Its table.
-        table: String,
-    },
-    /// An index that is no longer used is dropped.
-    Drop {
-        /// Its name.
-        index: String,
-    },
+pub struct MissingIndex {
+    /// Its name.
+    pub index: String,
+    /// Its table.
+    pub table: String,
 }
 
-/// Returns the changes that [`build`] would make now. Those that follow from a migration that is not applied yet are
+/// Returns the indexes that [`build`] would build now. Those that follow from a migration that is not applied yet are
 /// missing: a parent index on the event table does not exist before its migration.
-pub async fn pending(database: &Database) -> Result<Vec<IndexChange>, StorageError> {
+pub async fn pending(database: &Database) -> Result<Vec<MissingIndex>, StorageError> {
     let work = async {
         let mut connection = database.connect().await?;
         let valid = sqlx::query_scalar!(
@@ -231,21 +207,19 @@ pub async fn pending(database: &Database) -> Result<Vec<IndexChange>, StorageErr
         );
         let valid: HashSet<String> = valid.fetch_all(&mut connection).await?.into_iter().collect();
         let missing = PLAIN.iter().filter(|(name, ..)| !valid.contains(*name));
-        let mut changes: Vec<_> = missing
-            .map(|(name, table, _)| IndexChange::Build { index: (*name).to_owned(), table: (*table).to_owned() })
+        let mut found: Vec<_> = missing
+            .map(|(name, table, _)| MissingIndex { index: (*name).to_owned(), table: (*table).to_owned() })
             .collect();
         // A database without valid indexes has no schema yet.
         for parent in EVENT.iter().filter(|_| !valid.is_empty()) {
             let missing = missing_on_partitions(&mut connection, parent).await?;
-            changes.extend(missing.into_iter().map(|(partition, _)| IndexChange::Build {
+            found.extend(missing.into_iter().map(|(partition, _)| MissingIndex {
                 index: format!("{partition}_{parent}"),
                 table: format!("noetl.{partition}"),
             }));
         }
-        let unused = REPLACED.iter().filter(|name| valid.contains(**name));
-        changes.extend(unused.map(|name| IndexChange::Drop { index: (*name).to_owned() }));
         connection.close().await?;
-        Ok(changes)
+        Ok(found)
     };
     work.await.map_err(|error| database.failed(error))
 }
@@ -259,9 +233,6 @@ pub async fn build(database: &Database) -> Result<(), StorageError> {
         }
         for name in EVENT {
             build_on_partitions(&mut connection, name).await?;
-        }
-        for name in REPLACED {
-            drop_replaced(&mut connection, name).await?;
         }
         connection.close().await
     };
@@ -315,19 +286,6 @@ async fn attach(connection: &mut PgConnection, parent: &str, name: &str) -> sqlx
     let attach = format!("ALTER INDEX noetl.{parent} ATTACH PARTITION noetl.\"{name}\"");
     run(connection, SHORT_WAIT.to_owned()).await?;
     lock_wait::run(connection, &attach, ATTACH_ATTEMPTS).await?;
-    run(connection, "RESET lock_timeout".to_owned()).await
-}
-
-/// Drops an index and those of its partitions. If a long transaction holds the table, the index stays until the next
-/// time.
-async fn drop_replaced(connection: &mut PgConnection, name: &str) -> sqlx::Result<()> {
-    run(connection, SHORT_WAIT.to_owned()).await?;
-    match run(connection, format!("DROP INDEX IF EXISTS noetl.{name}")).await {
-        Err(error) if lock_wait::is_busy(&error) => {
-            tracing::warn!(index = name, "an index that is no longer used could not be dropped; run `migrate` again");
-        }
-        outcome => outcome?,
-    }
     run(connection, "RESET lock_timeout".to_owned()).await
 }
 

@@ -13,8 +13,8 @@ use sqlx::PgConnection;
 use sqlx::migrate::{MigrateError, Migrator};
 use tokio::time::sleep;
 
-use super::error::StorageError;
-use super::indexes::IndexChange;
+use super::error::{DatabaseName, StorageError};
+use super::indexes::MissingIndex;
 use super::lock_wait::{self, SHORT_WAIT};
 use super::pools::Database;
 use super::registry::ForeignSubscription;
@@ -44,11 +44,17 @@ pub enum MigrationError {
     #[error("{database} could not be migrated")]
     Migration {
         /// The database.
-        database: super::error::DatabaseName,
+        database: DatabaseName,
         /// The driver's error, which names the migration.
         #[source]
         source: MigrateError,
     },
+    /// A build before the first release made the tables.
+    #[error(
+        "{0} was made by a build before version 0.1.0, and is not changed; configure a new database, and copy the data \
+         as docs/operations/upgrade.md says"
+    )]
+    Unreleased(DatabaseName),
     /// A database operation before or after the migrations failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -64,25 +70,24 @@ pub enum Step {
         /// Name, from the name of its file.
         description: String,
     },
-    /// An index is changed.
-    Index(IndexChange),
+    /// An index is built.
+    Index(MissingIndex),
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Migration { version, description } => write!(f, "apply migration {version}: {description}"),
-            Self::Index(IndexChange::Build { index, table }) => {
+            Self::Index(MissingIndex { index, table }) => {
                 write!(f, "build index {index} on {table}, while writers continue")
             }
-            Self::Index(IndexChange::Drop { index }) => write!(f, "drop index {index}, which is no longer used"),
         }
     }
 }
 
 /// Returns the changes that [`apply`] would make now, in their order. Partition indexes that a pending migration adds to
 /// the event table are missing.
-pub async fn plan(database: &Database) -> Result<Vec<Step>, StorageError> {
+pub async fn plan(database: &Database) -> Result<Vec<Step>, MigrationError> {
     let applied: HashSet<i64> = if has_migrations(database).await? {
         let applied = sqlx::query_scalar("SELECT version FROM noetl._sqlx_migrations WHERE success");
         database.run(applied.fetch_all(database.pool())).await?.into_iter().collect()
@@ -154,14 +159,23 @@ async fn lock(connection: &mut PgConnection) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Returns whether a migration was ever applied.
-async fn has_migrations(database: &Database) -> Result<bool, StorageError> {
+/// Returns whether a migration was ever applied. Fails if a build before the first release applied the first one.
+async fn has_migrations(database: &Database) -> Result<bool, MigrationError> {
     let exists = sqlx::query_scalar!(r#"SELECT to_regclass('noetl._sqlx_migrations') IS NOT NULL AS "exists!""#);
-    database.run(exists.fetch_one(database.pool())).await
+    if !database.run(exists.fetch_one(database.pool())).await? {
+        return Ok(false);
+    }
+    let first = sqlx::query_scalar::<_, Vec<u8>>("SELECT checksum FROM noetl._sqlx_migrations WHERE version = 1");
+    let first = database.run(first.fetch_optional(database.pool())).await?;
+    let released = MIGRATIONS.iter().find(|migration| migration.version == 1);
+    if first.as_deref().zip(released).is_some_and(|(first, released)| *first != *released.checksum) {
+        return Err(MigrationError::Unreleased(database.name()));
+    }
+    Ok(first.is_some())
 }
 
-/// Returns whether every migration of this server is applied.
-pub async fn is_current(database: &Database) -> Result<bool, StorageError> {
+/// Returns whether every migration of this server is applied. Fails if a build before the first release made the tables.
+pub async fn is_current(database: &Database) -> Result<bool, MigrationError> {
     if !has_migrations(database).await? {
         return Ok(false);
     }

@@ -379,7 +379,7 @@ pub async fn purge_derived(shard: &Database, from: i64, to: i64) -> Result<Purge
                WHERE NOT EXISTS (SELECT 1 FROM noetl.event WHERE event.execution_id = page.execution_id)
            ), owner AS (
                SELECT execution_id, tenant_id, organization_id FROM gone
-               -- Snapshots from before executions had a tenant.
+               -- Snapshots that were stored before an event of the log named its tenant.
                UNION SELECT execution_id, 'default', 'default' FROM gone
            ), snapshots AS (
                DELETE FROM noetl.projection_snapshot AS stored USING owner

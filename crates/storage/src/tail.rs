@@ -39,7 +39,7 @@ pub struct TailCursor {
     pub target: Option<TxSnapshot>,
     /// Number of the latest batch.
     pub batch: i64,
-    /// Random number of the batch that is being published; `None` if an earlier version has fixed it.
+    /// Random number of the batch that is being published; `None` before the first one.
     pub batch_id: Option<i64>,
     /// Epoch of the feed. It is raised when positions in the stream become invalid.
     pub feed_epoch: i32,
@@ -207,8 +207,7 @@ pub async fn acquire(
 ) -> Result<Option<TailCursor>, StorageError> {
     let update = sqlx::query!(
         r#"UPDATE noetl.tail_cursor AS cursor
-           SET fence = fence + 1, lease_owner = $1, lease_until = now() + make_interval(secs => $2), updated_at = now(),
-               database_oid = coalesce(database_oid, here.oid)
+           SET fence = fence + 1, lease_owner = $1, lease_until = now() + make_interval(secs => $2), updated_at = now()
            FROM pg_control_system() AS control,
                 (SELECT oid FROM pg_database WHERE datname = current_database()) AS here
            WHERE lease_until < now()

@@ -1,6 +1,6 @@
 //! Rows with transaction ids that this server has never assigned.
 //!
-//! A trigger gives each inserted row the id of its own transaction (`migrations/0029_foreign_transaction_ids.sql`). Rows
+//! A trigger gives each inserted row the id of its own transaction (`migrations/0002_event.sql`). Rows
 //! that no trigger saw can have any id: they were inserted before the trigger existed, or by a restore that disabled it.
 //! A row is proved to have a foreign id if a snapshot sees the row, but not the transaction in `tx_id`. Such a row would
 //! be published when this server assigns that id, and not before.

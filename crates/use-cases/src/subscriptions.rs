@@ -10,7 +10,7 @@ use crate::error::{ReadFailures, ServiceError};
 use crate::listing::Listing;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::Action;
-use noetl_domain::list_position::CursorPosition;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{Caller, NamedTenancy, Scope};
@@ -115,7 +115,7 @@ pub trait ReadSubscriptions: Debug + Send + Sync {
     async fn list(
         &self,
         filter: &SubscriptionFilter,
-        request: &PageRequest<CursorPosition>,
+        request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<Listing<SubscriptionRow>, ServiceError>;
 

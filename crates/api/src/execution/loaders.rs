@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::loaders::{Loaders, group_by_kind, with_failures};
 use noetl_domain::ids::Id;
-use noetl_domain::list_position::CursorPosition;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
@@ -93,7 +93,7 @@ pub struct ChildrenKey {
     /// Filter for the executions.
     pub filter: ExecutionFilter,
     /// Requested page.
-    pub request: PageRequest<CursorPosition>,
+    pub request: PageRequest<ListPosition>,
 }
 
 /// Key of the number of executions that a source subscription or execution started.
@@ -122,7 +122,7 @@ pub struct OwnedKey {
     /// The owner.
     pub owner: Owner,
     /// Requested page.
-    pub request: PageRequest<CursorPosition>,
+    pub request: PageRequest<ListPosition>,
 }
 
 /// Key of the number of executions of an owner.

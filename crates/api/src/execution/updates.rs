@@ -17,7 +17,7 @@ use crate::updates::list::{Followed, ObjectReads, PageReads, Row};
 use crate::updates::{Found, Update, UpdateKind};
 use noetl_domain::event::EventFilter;
 use noetl_domain::ids::Id;
-use noetl_domain::list_position::CursorPosition;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
@@ -192,7 +192,7 @@ impl Followed for FollowedExecutions {
     async fn page(
         services: &Services,
         filter: &ExecutionFilter,
-        request: &PageRequest<CursorPosition>,
+        request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<Listing<CurrentExecution>, ServiceError> {
         let Listing { page, unavailable } = services.executions.list(filter, request, scope).await?;

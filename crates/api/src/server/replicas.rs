@@ -12,8 +12,7 @@ use noetl_use_cases::error::ServiceError;
 pub struct DeploymentReplica {
     /// Machine id in the ids that it generates, unique while its lease is valid.
     pub machine_id: u16,
-    /// Name, unique in the deployment; null for a command that serves no requests, and for a server of an earlier
-    /// version.
+    /// Name, unique in the deployment; null for a command that serves no requests.
     pub replica: Option<String>,
     /// Version of its software.
     pub version: Option<String>,

@@ -11,7 +11,7 @@ use crate::updates::list::{Followed, ObjectReads, PageReads, Row};
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, REGISTERED, State};
-use noetl_domain::list_position::{CursorPosition, ListPosition};
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::tenant::Scope;
 use noetl_feed::read::reader::{Interest, Start};
@@ -73,7 +73,7 @@ impl Followed for FollowedSubscriptions {
     async fn page(
         services: &Services,
         filter: &SubscriptionFilter,
-        request: &PageRequest<CursorPosition>,
+        request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<Listing<SubscriptionRow>, ServiceError> {
         services.subscriptions.list(filter, request, scope).await

@@ -24,7 +24,7 @@ use crate::errors::field_error;
 use crate::shared_reads::{Read, SharedReads, Wanted};
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
-use noetl_domain::list_position::{CursorPosition, ListPosition};
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{MAX_PAGE, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
@@ -71,7 +71,7 @@ pub trait Followed: Send + Sync + 'static {
     fn page(
         services: &Services,
         filter: &Self::Filter,
-        request: &PageRequest<CursorPosition>,
+        request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> impl Future<Output = Result<Listing<Self::Row>, ServiceError>> + Send;
     /// Returns the number of objects in the list, counted up to a limit.
@@ -98,7 +98,7 @@ pub trait Followed: Send + Sync + 'static {
 pub type ObjectReads<R> = SharedReads<(Id, ShardIndex, Scope), Found<R>>;
 /// Reads of pages of a list after a gap, by scope, filter, page, and shard of the gap.
 pub type PageReads<L> = SharedReads<
-    (Scope, <L as Followed>::Filter, PageRequest<CursorPosition>, ShardIndex),
+    (Scope, <L as Followed>::Filter, PageRequest<ListPosition>, ShardIndex),
     Arc<Listing<<L as Followed>::Row>>,
 >;
 
@@ -171,7 +171,7 @@ struct Pass {
     /// Shards whose objects are listed.
     shards: BTreeSet<ShardIndex>,
     gap: Option<Place>,
-    request: PageRequest<CursorPosition>,
+    request: PageRequest<ListPosition>,
     /// Known objects of these shards that were not on a page yet.
     unlisted: HashSet<Id>,
 }
@@ -232,7 +232,7 @@ impl<L: Followed> Follower<L> {
                 updates.push(Update::of(UpdateKind::Current, id, Some(row.clone())));
             }
         }
-        pass.request.after = listing.page.items.last().map(|row| CursorPosition::Exact(row.position()));
+        pass.request.after = listing.page.items.last().map(Row::position);
         if listing.page.has_next {
             self.pass = Some(pass);
         } else {

@@ -91,16 +91,6 @@ fn message_to_the_workers_has_the_documented_payload() {
 }
 
 #[test]
-fn a_claim_that_was_stored_before_tenants_existed_has_the_default_tenant() {
-    let mut stored = json!(Creation { tenancy: Tenancy::new("acme", "west"), ..plain() });
-    let whole: Creation = plain_json::parse(stored.to_string().as_bytes()).unwrap();
-    assert_eq!(whole.tenancy, Tenancy::new("acme", "west"));
-    stored.as_object_mut().unwrap().remove("tenancy");
-    let earlier: Creation = plain_json::parse(stored.to_string().as_bytes()).unwrap();
-    assert_eq!(earlier.tenancy, Tenancy::default());
-}
-
-#[test]
 fn subject_of_the_message_ends_with_the_pool_and_the_execution() {
     let gpu = Creation { pool: Some("gpu".into()), ..plain() };
     for (creation, end) in [(plain(), ".shared.382384698866794496"), (gpu, ".gpu.382384698866794496")] {

@@ -383,7 +383,7 @@ impl Slot {
         let mark = Mark::parse(&message.headers).map_err(|error: MalformedMark| broken(error.to_string()))?;
         let mark = match mark {
             Some(mark) if mark.is_of(feed) => mark,
-            other => return Ok(Self::Foreign(other.and_then(|mark| mark.owner))),
+            other => return Ok(Self::Foreign(other.map(|mark| mark.owner))),
         };
         let event: StoredEvent = json::parse(&message.payload).map_err(|error| broken(error.to_string()))?;
         Ok(Self::Ours(Box::new(Stored {
@@ -422,7 +422,7 @@ fn mark(batch: &Batch, index: u64) -> Mark {
     let span = (index == 0).then(|| (batch.done.clone(), batch.target.clone()));
     let discard = batch.discard.filter(|_| index == 0);
     let &Batch { epoch, number, id, owner, .. } = batch;
-    Mark { epoch, batch: number, id, index, span, owner: Some(owner), discard }
+    Mark { epoch, batch: number, id, index, span, owner, discard }
 }
 
 fn message_id(event: &EventPayload, epoch: i32, distinct: bool) -> String {

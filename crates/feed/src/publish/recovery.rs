@@ -298,14 +298,14 @@ impl Tailer {
 }
 
 /// Returns true if a tailer with this cursor published the stream's last message: it is a message of the batch that is
-/// being published. Earlier versions did not write the database, nor the random number of the batch, into a message.
+/// being published.
 fn is_explained(end: &StreamEnd, cursor: &TailCursor) -> bool {
     end.last.as_ref().is_none_or(|Stored { mark, .. }| {
         cursor.target.is_some()
             && mark.epoch <= cursor.feed_epoch
             && mark.batch <= cursor.batch
-            && mark.owner.is_none_or(|owner| owner == cursor.owner)
-            && mark.id.is_none_or(|id| cursor.batch_id == Some(id))
+            && mark.owner == cursor.owner
+            && mark.id == cursor.batch_id
     })
 }
 
@@ -323,7 +323,7 @@ async fn first_discarded(publisher: &Publisher, first: u64, last: u64) -> Result
 /// Fails if the stream's last message is from a server that was promoted from a standby of this one, and that may still
 /// be running.
 fn check_rival(publisher: &Publisher, cursor: &TailCursor, last: &Stored) -> Result<(), StandBack> {
-    let promoted = last.mark.owner.filter(|owner| owner.replaces(&cursor.owner));
+    let promoted = Some(last.mark.owner).filter(|owner| owner.replaces(&cursor.owner));
     match promoted {
         Some(other) if clock::now() - last.stored_at < RIVAL_SILENCE => {
             let this = Leader::of(cursor);

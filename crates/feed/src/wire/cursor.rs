@@ -5,16 +5,14 @@
 //! again, or a database was restored. Along a stream neither epoch nor sequence decreases, so positions are ordered by
 //! both. A message is new to a reader if its position is after the reader's.
 //!
-//! A cursor also names the feed of each shard, so that a cursor of another deployment is recognised. Cursors of earlier
-//! versions do not name it. They are a list of epochs and sequences. The current form begins with a number that is too
-//! large for an epoch, so an earlier version refuses it.
+//! A cursor also names the feed of each shard, so that a cursor of another deployment is recognised.
 
 use integer_encoding::VarInt;
 use noetl_domain::cursor::{BadCursor, CursorKind, decode, encode};
 use noetl_domain::feed::FeedTag;
 
-/// First number of a cursor that names the feeds.
-const WITH_FEEDS: u64 = 1 << 32;
+/// First number of a cursor, which stands for its form.
+const FORM: u64 = 1 << 32;
 
 /// Position in one shard's feed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +42,7 @@ pub struct StreamCursor {
 }
 
 impl StreamCursor {
-    /// Returns a cursor that does not name its feeds.
+    /// Returns a cursor whose feeds are unknown.
     #[must_use]
     pub fn unnamed(positions: Vec<Position>) -> Self {
         Self { feeds: vec![None; positions.len()], positions }
@@ -53,17 +51,12 @@ impl StreamCursor {
     /// Returns the text form that clients keep.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let named = self.feeds.iter().any(Option::is_some);
         let mut bytes = Vec::with_capacity(self.positions.len() * 10 + 5);
-        if named {
-            bytes.extend(WITH_FEEDS.encode_var_vec());
-        }
+        bytes.extend(FORM.encode_var_vec());
         for (position, feed) in self.positions.iter().zip(&self.feeds) {
             bytes.extend(position.epoch.encode_var_vec());
             bytes.extend(position.sequence.encode_var_vec());
-            if named {
-                bytes.extend(feed.map_or(0, FeedTag::get).to_be_bytes());
-            }
+            bytes.extend(feed.map_or(0, FeedTag::get).to_be_bytes());
         }
         encode(CursorKind::Stream, &bytes)
     }
@@ -75,15 +68,13 @@ impl StreamCursor {
         let bytes = decode(CursorKind::Stream, text)?;
         let mut rest = bytes.as_slice();
         let mut cursor = Self::default();
-        let mut after = rest;
-        let named = !rest.is_empty() && take(&mut after)? == WITH_FEEDS;
-        if named {
-            rest = after;
+        if take(&mut rest)? != FORM {
+            return Err(BadCursor);
         }
         while !rest.is_empty() {
             let epoch = u32::try_from(take(&mut rest)?).map_err(|_| BadCursor)?;
             cursor.positions.push(Position { epoch, sequence: take(&mut rest)? });
-            cursor.feeds.push(if named { take_feed(&mut rest)? } else { None });
+            cursor.feeds.push(take_feed(&mut rest)?);
         }
         if cursor.positions.iter().skip(shards).any(|further| *further != Position::default()) {
             return Err(BadCursor);
@@ -138,10 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn cursors_of_earlier_versions_are_read() {
-        let bytes = [1u32.encode_var_vec(), 300u64.encode_var_vec()].concat();
-        let older = StreamCursor::parse(&encode(CursorKind::Stream, &bytes), 2);
-        let positions = vec![Position { epoch: 1, sequence: 300 }, Position::default()];
-        assert_eq!(older, Ok(StreamCursor::unnamed(positions)));
+    fn a_cursor_of_another_form_is_refused() {
+        for bytes in [vec![], [1u32.encode_var_vec(), 300u64.encode_var_vec()].concat()] {
+            assert_eq!(StreamCursor::parse(&encode(CursorKind::Stream, &bytes), 2), Err(BadCursor), "{bytes:?}");
+        }
     }
 }

@@ -13,8 +13,6 @@ const PLACE: &str = "Noetl-Place";
 const BATCH_ID: &str = "Noetl-Batch-Id";
 const DONE: &str = "Noetl-Batch-Done";
 const TARGET: &str = "Noetl-Batch-Target";
-/// Separate headers for epoch, batch and index, as in older messages of a stream.
-const SEPARATE_HEADERS: [&str; 3] = ["Noetl-Feed-Epoch", "Noetl-Batch", "Noetl-Batch-Index"];
 /// Maximum bytes of a batch's span in a message.
 const MAX_SPAN: usize = 2048;
 
@@ -25,14 +23,14 @@ pub struct Mark {
     pub epoch: i32,
     /// Number of its batch.
     pub batch: i64,
-    /// Random number of its batch, which copies of the database do not have; `None` in older messages.
+    /// Random number of its batch, which copies of the database do not have.
     pub id: Option<i64>,
     /// Index in the batch, from 0.
     pub index: u64,
     /// Snapshots at which the batch starts and ends, on its first message only. They suffice to read the batch again.
     pub span: Option<(TxSnapshot, TxSnapshot)>,
-    /// Database that published it; `None` in older messages, which count as messages of any feed.
-    pub owner: Option<FeedOwner>,
+    /// Database that published it.
+    pub owner: FeedOwner,
     /// Earlier messages that readers must discard, on the first message of an epoch only.
     pub discard: Option<Discard>,
 }
@@ -57,11 +55,9 @@ impl Mark {
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static(PLACE), format!("{} {} {}", self.epoch, self.batch, self.index));
+        headers.insert(HeaderName::from_static(FEED), self.owner.to_string());
         if let Some(id) = self.id {
             headers.insert(HeaderName::from_static(BATCH_ID), format!("{id:016x}"));
-        }
-        if let Some(owner) = self.owner {
-            headers.insert(HeaderName::from_static(FEED), owner.to_string());
         }
         if let Some(Discard { from, to }) = self.discard {
             headers.insert(HeaderName::from_static(DISCARD), format!("{from} {to}"));
@@ -94,16 +90,20 @@ impl Mark {
         Self::read(headers).filter(|mark| feed.is_none_or(|feed| mark.is_of(feed)))
     }
 
-    /// Returns true if the message belongs to this feed. Older messages do not name their feed and belong to any.
+    /// Returns true if the message belongs to this feed.
     #[must_use]
     pub fn is_of(&self, feed: FeedId) -> bool {
-        self.owner.is_none_or(|owner| owner.feed == feed)
+        self.owner.feed == feed
     }
 
     /// Parses the mark of a message. `Ok(None)` if no tailer published it.
     pub fn parse(headers: &HeaderMap) -> Result<Option<Self>, MalformedMark> {
-        let Some([epoch, batch, index]) = place(headers)? else {
+        let (Some(place), Some(owner)) = (headers.get(PLACE), headers.get(FEED)) else {
             return Ok(None);
+        };
+        let mut parts = place.as_str().split(' ');
+        let [Some(epoch), Some(batch), Some(index), None] = std::array::from_fn(|_| parts.next()) else {
+            return Err(MalformedMark(PLACE.to_owned()));
         };
         let span = match (headers.get(DONE), headers.get(TARGET)) {
             (Some(done), Some(target)) => Some((number(DONE, done.as_str())?, number(TARGET, target.as_str())?)),
@@ -115,7 +115,7 @@ impl Mark {
             id: headers.get(BATCH_ID).map(|id| batch_id(id.as_str())).transpose()?,
             index: number(PLACE, index)?,
             span,
-            owner: headers.get(FEED).map(|owner| number(FEED, owner.as_str())).transpose()?,
+            owner: number(FEED, owner.as_str())?,
             discard: headers.get(DISCARD).map(|range| discard(range.as_str())).transpose()?,
         }))
     }
@@ -131,22 +131,6 @@ fn batch_id(text: &str) -> Result<i64, MalformedMark> {
     Ok(id.cast_signed())
 }
 
-fn place(headers: &HeaderMap) -> Result<Option<[&str; 3]>, MalformedMark> {
-    if let Some(place) = headers.get(PLACE) {
-        let mut parts = place.as_str().split(' ');
-        let [Some(epoch), Some(batch), Some(index), None] = std::array::from_fn(|_| parts.next()) else {
-            return Err(MalformedMark(PLACE.to_string()));
-        };
-        return Ok(Some([epoch, batch, index]));
-    }
-    let found = SEPARATE_HEADERS.map(|name| headers.get(name).map(async_nats::HeaderValue::as_str));
-    match found {
-        [Some(epoch), Some(batch), Some(index)] => Ok(Some([epoch, batch, index])),
-        [None, None, None] => Ok(None),
-        _ => Err(MalformedMark(SEPARATE_HEADERS.join(", "))),
-    }
-}
-
 fn number<T: FromStr>(header: &str, text: &str) -> Result<T, MalformedMark> {
     text.parse().map_err(|_| MalformedMark(header.to_owned()))
 }
@@ -160,14 +144,13 @@ mod tests {
         let span = Some(("5:9:7".parse().unwrap(), "9:12:".parse().unwrap()));
         let owner = FeedOwner { feed: FeedId::new(1), system_identifier: 7_300_000_000_000_000_000, timeline: 3 };
         let discard = Some(Discard { from: 4, to: 9 });
-        let mark = Mark { epoch: 2, batch: 7, id: Some(-5), index: 0, span, owner: Some(owner), discard };
+        let mark = Mark { epoch: 2, batch: 7, id: Some(-5), index: 0, span, owner, discard };
         assert_eq!(Mark::parse(&mark.headers()), Ok(Some(mark.clone())));
         assert_eq!(Mark::parse(&HeaderMap::new()), Ok(None));
         assert_eq!(Mark::read_of(&mark.headers(), Some(FeedId::new(2))), None);
         for feed in [Some(FeedId::new(1)), None] {
             assert_eq!(Mark::read_of(&mark.headers(), feed), Some(mark.clone()));
         }
-        // The feed has a header of its own, so that servers of an earlier version can read the others.
         assert_eq!(mark.headers().get("Noetl-Place").map(|place| place.as_str().to_owned()), Some("2 7 0".to_owned()));
         let malformed =
             [("Noetl-Feed", "1 2"), ("Noetl-Discard", "4"), ("Noetl-Discard", "4 x"), ("Noetl-Batch-Id", "x")];
@@ -179,22 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn older_headers_are_read_and_malformed_ones_are_errors() {
-        let mut headers = HeaderMap::new();
-        headers.insert("Noetl-Feed-Epoch", "2");
-        assert!(Mark::parse(&headers).is_err());
-        headers.insert("Noetl-Batch", "7");
-        headers.insert("Noetl-Batch-Index", "3");
-        let older = Mark { epoch: 2, batch: 7, id: None, index: 3, span: None, owner: None, discard: None };
-        assert_eq!(Mark::parse(&headers), Ok(Some(older.clone())));
-        assert!(older.is_of(FeedId::new(1)) && older.is_of(FeedId::new(2)));
-        headers.insert("Noetl-Batch-Done", "9:5:");
-        headers.insert("Noetl-Batch-Target", "9:12:");
-        assert!(Mark::parse(&headers).is_err());
+    fn a_message_without_place_or_feed_is_foreign_and_a_malformed_place_is_an_error() {
+        let with = |headers: &[(&str, &str)]| {
+            let mut map = HeaderMap::new();
+            for &(name, value) in headers {
+                map.insert(name, value);
+            }
+            Mark::parse(&map)
+        };
+        let feed = ("Noetl-Feed", "1 7 3");
+        for headers in [&[("Noetl-Place", "2 7 0")], &[feed]] {
+            assert_eq!(with(headers), Ok(None), "{headers:?}");
+        }
         for place in ["1 2", "1 2 3 4", "1 2 x", ""] {
-            let mut headers = HeaderMap::new();
-            headers.insert("Noetl-Place", place);
-            assert!(Mark::parse(&headers).is_err(), "{place}");
+            assert!(with(&[("Noetl-Place", place), feed]).is_err(), "{place}");
         }
     }
 }

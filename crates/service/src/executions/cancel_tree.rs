@@ -11,12 +11,12 @@ use super::Executions;
 use super::cancel_walk::{Stop, Walk};
 use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
-use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{MAX_PAGE, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::execution_lists::ExecutionFilter;
+use noetl_storage::executions::ExecutionRow;
 use noetl_use_cases::bounds::check_reason;
 use noetl_use_cases::error::{Rejection, ServiceError};
 use noetl_use_cases::executions::{Cancel, CancelledOne, CancelledTree, Cancelling, MAX_CANCELLED, ReadExecutions};
@@ -55,7 +55,7 @@ impl Cancel for Executions {
             if !page.has_next {
                 return Ok((matched, missing.into_iter().collect()));
             }
-            request.after = page.items.last().map(|row| CursorPosition::Exact(row.position()));
+            request.after = page.items.last().map(ExecutionRow::position);
         }
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::Executions;
 use crate::fan_out;
-use noetl_domain::list_position::CursorPosition;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::tenant::Scope;
 use noetl_storage::execution_lists::{self, OwnerCount, OwnerKind};
@@ -24,13 +24,12 @@ impl ReadExecutionsOfOwners for Executions {
         &self,
         kind: OwnerKind,
         owners: &[i64],
-        request: &PageRequest<CursorPosition>,
+        request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<PagesByOwner, ServiceError> {
-        let request = self.positioned(request, scope).await?;
         let query = |shard, range| execution_lists::of_owners(shard, scope, kind, owners, range);
         let owner = |row: &ExecutionRow| kind.owner_of(row);
-        fan_out::newest_first_grouped(&self.databases, &request, ExecutionRow::position, owner, query).await
+        fan_out::newest_first_grouped(&self.databases, request, ExecutionRow::position, owner, query).await
     }
 
     #[tracing::instrument(

@@ -12,7 +12,7 @@ use crate::fan_out;
 use crate::shards::rows_by_ids;
 use noetl_domain::event::{Event, EventKey};
 use noetl_domain::ids::Id;
-use noetl_domain::list_position::{CursorPosition, ListPosition};
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::tenant::Scope;
 use noetl_storage::events::{self, FirstEvent, LargeColumns};
@@ -51,12 +51,11 @@ impl ReadExecutions for Executions {
     async fn list(
         &self,
         filter: &ExecutionFilter,
-        request: &PageRequest<CursorPosition>,
+        request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<Listing<ExecutionRow>, ServiceError> {
-        let request = self.positioned(request, scope).await?;
         let query = |shard, range| execution_lists::list(shard, scope, filter, range);
-        fan_out::newest_first(&self.databases, &request, ExecutionRow::position, query).await
+        fan_out::newest_first(&self.databases, request, ExecutionRow::position, query).await
     }
 
     async fn check_id_prefix(&self, field: &str, digits: &str) -> Result<(), ServiceError> {
@@ -107,14 +106,13 @@ impl ReadExecutions for Executions {
         &self,
         parents: &[Id],
         filter: &ExecutionFilter,
-        request: &PageRequest<CursorPosition>,
+        request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<PagesByOwner, ServiceError> {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
         let query = |shard, range| execution_lists::children(shard, scope, &parents, filter, range);
         let parent = |row: &ExecutionRow| row.parent_execution_id.unwrap_or_default();
-        let request = self.positioned(request, scope).await?;
-        fan_out::newest_first_grouped(&self.databases, &request, ExecutionRow::position, parent, query).await
+        fan_out::newest_first_grouped(&self.databases, request, ExecutionRow::position, parent, query).await
     }
 
     #[tracing::instrument(
@@ -148,19 +146,6 @@ impl ReadExecutions for Executions {
 }
 
 impl Executions {
-    /// Returns the request with the positions of its cursors.
-    pub(super) async fn positioned(
-        &self,
-        request: &PageRequest<CursorPosition>,
-        scope: &Scope,
-    ) -> Result<PageRequest<ListPosition>, ServiceError> {
-        let position = |id: Id| async move {
-            let rows = executions::by_ids(self.databases.shard_of(id), scope, &[id.get()]).await?;
-            Ok(rows.first().map(ExecutionRow::position))
-        };
-        fan_out::positioned(request, position).await
-    }
-
     /// Returns the heads of these logs in the scope, and the errors of those that could not be read. A head never
     /// changes, so heads are cached.
     pub(super) async fn heads(

@@ -9,7 +9,6 @@ use super::Subscriptions;
 use super::transition::state_after;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, State};
-use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{MAX_PAGE, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{Caller, Scope};
@@ -106,7 +105,7 @@ impl Subscriptions {
             if !page.has_next {
                 return Ok((matched, missing.into_iter().collect()));
             }
-            request.after = matched.last().map(|row| CursorPosition::Exact(row.position()));
+            request.after = matched.last().map(SubscriptionRow::position);
         }
     }
 }

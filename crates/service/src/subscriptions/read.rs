@@ -6,7 +6,7 @@ use super::Subscriptions;
 use crate::fan_out;
 use crate::shards::rows_by_ids;
 use noetl_domain::ids::Id;
-use noetl_domain::list_position::CursorPosition;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::tenant::Scope;
 use noetl_storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
@@ -40,13 +40,11 @@ impl ReadSubscriptions for Subscriptions {
     async fn list(
         &self,
         filter: &SubscriptionFilter,
-        request: &PageRequest<CursorPosition>,
+        request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<Listing<SubscriptionRow>, ServiceError> {
-        let position = |id| async move { Ok(self.get(id, scope).await?.map(|row| row.position())) };
-        let request = fan_out::positioned(request, position).await?;
         let query = |shard, range| subscriptions::list(shard, scope, filter, range);
-        fan_out::newest_first(&self.databases, &request, SubscriptionRow::position, query).await
+        fan_out::newest_first(&self.databases, request, SubscriptionRow::position, query).await
     }
 
     #[tracing::instrument(level = "debug", name = "subscriptions.total", skip_all)]

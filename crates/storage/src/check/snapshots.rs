@@ -94,7 +94,7 @@ pub async fn delete(shard: &Database, ids: &[i64]) -> Result<u64, StorageError> 
          USING (
              SELECT id, owner.tenant_id, owner.organization_id
              FROM unnest($1::bigint[]) AS given (id) CROSS JOIN LATERAL noetl.log_owner(id) AS owner
-             -- Snapshots from before executions had a tenant.
+             -- Snapshots that were stored before an event of the log named its tenant.
              UNION SELECT id, 'default', 'default' FROM unnest($1::bigint[]) AS given (id)
          ) AS owner
          WHERE stored.tenant_id = owner.tenant_id AND stored.organization_id = owner.organization_id

@@ -12,7 +12,7 @@
 //! Transaction ids are valid only within one database cluster, so a snapshot from another one (a restored dump) is not
 //! used, and none that was folded before the events of the dump got ids of this one. A promoted physical copy has a
 //! prefix of the same history, so its snapshots are valid. A state that was read before a crash is not stored after it:
-//! the server may assign transaction ids again that the crash has lost (`migrations/0042_server_life.sql`).
+//! the server may assign transaction ids again that the crash has lost (`migrations/0004_execution.sql`).
 
 mod load;
 mod loop_results;

@@ -201,7 +201,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
              error = EXCLUDED.error, failed_steps = EXCLUDED.failed_steps,
              execution_pool = coalesce(listed.execution_pool, EXCLUDED.execution_pool),
              rerun_of = coalesce(listed.rerun_of, EXCLUDED.rerun_of),
-             -- Rows from before the columns existed, and rows of other servers, have the defaults.
+             -- Rows of other servers have the defaults.
              (tenant_id, organization_id) = (
                  SELECT o.tenant_id, o.organization_id
                  FROM (VALUES (true, EXCLUDED.tenant_id, EXCLUDED.organization_id),

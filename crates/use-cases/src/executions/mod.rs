@@ -19,7 +19,7 @@ use logs::{EventListing, LogPage, LogQuery};
 use noetl_domain::event::{Event, EventKey};
 use noetl_domain::event_list::{EventPosition, LogFilter};
 use noetl_domain::ids::Id;
-use noetl_domain::list_position::CursorPosition;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{Caller, Scope};
@@ -92,7 +92,7 @@ pub trait ReadExecutions: Debug + Send + Sync {
     async fn list(
         &self,
         filter: &ExecutionFilter,
-        request: &PageRequest<CursorPosition>,
+        request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<Listing<ExecutionRow>, ServiceError>;
 
@@ -120,7 +120,7 @@ pub trait ReadExecutions: Debug + Send + Sync {
         &self,
         parents: &[Id],
         filter: &ExecutionFilter,
-        request: &PageRequest<CursorPosition>,
+        request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<PagesByOwner, ServiceError>;
 
@@ -143,7 +143,7 @@ pub trait ReadExecutionsOfOwners: Debug + Send + Sync {
         &self,
         kind: OwnerKind,
         owners: &[i64],
-        request: &PageRequest<CursorPosition>,
+        request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<PagesByOwner, ServiceError>;
 

@@ -122,7 +122,6 @@ impl ExecuteRequest {
         };
         let workload = self.workload.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
         let mut parts = vec![entry, workload.into(), json!(self.parent_execution_id), json!(self.execution_pool)];
-        // Requests that name none have the hash from before tenants existed.
         let NamedTenancy { tenant_id, organization_id } = &self.tenancy;
         if tenant_id.is_some() || organization_id.is_some() {
             parts.push(json!([tenant_id, organization_id]));
