@@ -98,7 +98,7 @@ pub async fn migrate(config: &Config, grant_to: Option<&str>) -> Result<(), AppE
 }
 
 /// Checks that each connection to a database has a session of its own.
-async fn check_sessions(database: &Database) -> Result<(), AppError> {
+pub(super) async fn check_sessions(database: &Database) -> Result<(), AppError> {
     if pooler::shares_sessions(database).await? { Err(AppError::SharedSessions(database.name())) } else { Ok(()) }
 }
 

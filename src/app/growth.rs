@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::databases::{check_identity, migrate_shard, open};
+use super::databases::{check_identity, check_sessions, migrate_shard, open};
 use super::error::AppError;
 use crate::config::Config;
 use crate::tasks::partitions;
@@ -125,6 +125,7 @@ pub async fn add_shards(config: &Config, dry_run: bool) -> Result<Vec<ShardIndex
     }
     if !dry_run {
         for (shard, database) in &new {
+            check_sessions(database).await?;
             migrate_shard(database).await?;
             crash_point::reach("shards_add.migrated");
             partitions::ensure(database).await?;

@@ -116,6 +116,8 @@ fn lists() -> Vec<List> {
                 json!({ "rerunOf": "3" }),
                 json!({ "rerunOf": "5", "statuses": ["FAILED"] }),
                 json!({ "hasFailedSteps": true }),
+                json!({ "hasFailedSteps": true, "path": "team1/flow1" }),
+                json!({ "hasFailedSteps": true, "endedAfter": "2026-01-01T05:00:00Z" }),
                 json!({ "hasFailedSteps": true, "statuses": ["FAILED"] }),
                 json!({ "hasFailedSteps": true, "statuses": ["CANCELLED"] }),
                 json!({ "hasFailedSteps": false }),

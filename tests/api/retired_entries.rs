@@ -133,6 +133,34 @@ async fn the_newest_version_is_the_newest_that_is_not_retired_on_each_replica() 
 }
 
 #[tokio::test]
+async fn a_repeated_request_gets_its_execution_after_its_path_was_retired() {
+    let deployment = Deployment::start(1).await;
+    let servers = tokio::join!(deployment.replica(), deployment.replica());
+    let id = servers.0.register_entry("flow", &json!({ "kind": "playbook" })).await;
+    let repeat = async |server: &Server, key: &str| {
+        let query = "mutation($input: ExecuteInput!) { execute(input: $input) {
+            executionId outcome userErrors { code field message } } }";
+        let input = json!({ "entry": { "path": "flow" }, "dedup": { "key": key } });
+        server.data(query, json!({ "input": input })).await["execute"].take()
+    };
+    let first = repeat(&servers.0, "one").await;
+    assert_eq!(first["outcome"], "STARTED", "{first}");
+    change(&servers.0, ARCHIVE, json!({ "catalogId": id })).await;
+    // Only one of the replicas has the path in its cache.
+    for server in [&servers.0, &servers.1] {
+        for _ in 0..2 {
+            let again = repeat(server, "one").await;
+            assert_eq!(
+                (&again["outcome"], &again["executionId"]),
+                (&json!("DUPLICATE"), &first["executionId"]),
+                "{again}"
+            );
+            assert_retired(&repeat(server, "two").await, &json!(["entry", "path"]));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_retired_version_is_read_and_executed_by_its_id() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
@@ -192,16 +220,20 @@ async fn a_rerun_of_a_retired_version_is_refused_unless_it_takes_the_newest() {
     let server = deployment.replica().await;
     let first = server.register_entry("flow", &json!({ "kind": "playbook", "n": 1 })).await;
     let origin = server.execute(json!({ "path": "flow" })).await["executionId"].take();
-    let rerun = async |newest_version: bool| {
+    let send = async |input: Value| {
         let query = "mutation($input: RerunExecutionInput!) { rerunExecution(input: $input) {
-            execution { catalogId } userErrors { code field message } } }";
-        let input = json!({ "executionId": origin, "newestVersion": newest_version });
+            execution { catalogId } outcome userErrors { code field message } } }";
         server.data(query, json!({ "input": input })).await["rerunExecution"].take()
     };
+    let rerun =
+        async |newest_version: bool| send(json!({ "executionId": origin, "newestVersion": newest_version })).await;
+    let keyed = json!({ "executionId": origin, "dedup": { "key": "again" } });
+    assert_eq!(send(keyed.clone()).await["outcome"], "STARTED");
     change(&server, ARCHIVE, json!({ "catalogId": first })).await;
     for newest_version in [false, true] {
         assert_retired(&rerun(newest_version).await, &json!(["executionId"]));
     }
+    assert_eq!(send(keyed).await["outcome"], "DUPLICATE");
     let second = server.register_entry("flow", &json!({ "kind": "playbook", "n": 2 })).await;
     assert_retired(&rerun(false).await, &json!(["executionId"]));
     assert_eq!(rerun(true).await["execution"]["catalogId"], second);

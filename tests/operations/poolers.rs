@@ -76,6 +76,14 @@ async fn a_pooler_that_keeps_sessions_is_used_and_the_settings_of_sessions_hold(
             RETURN NEW;
         END $$;
         CREATE TRIGGER require_settings BEFORE INSERT ON noetl.execution EXECUTE FUNCTION public.require_settings();
+        CREATE FUNCTION public.require_own_setting() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF current_setting('noetl.moves_buckets', true) IS DISTINCT FROM 'on' THEN
+                RAISE 'the setting of this server does not hold';
+            END IF;
+            RETURN NEW;
+        END $$;
+        CREATE TRIGGER require_own_setting BEFORE INSERT ON noetl.tail_cursor
+            EXECUTE FUNCTION public.require_own_setting();
         DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$",
     )
     .await;

@@ -133,6 +133,7 @@ pub struct Creation {
     #[serde(default)]
     pub actor: Option<Actor>,
     /// Tenant and organization of the execution.
+    #[serde(default)]
     pub tenancy: Tenancy,
     /// Execution of which this one is a rerun.
     #[serde(default)]

@@ -53,8 +53,8 @@ pub struct CurrentClaim {
 }
 
 /// Claims distinct keys in one statement, and returns for each key the claim that holds it, in no order. Counts the
-/// requests that do not get a key as its duplicates. A key whose request must have the newest catalog entry, and has not,
-/// is left out; nothing is done for it.
+/// requests that do not get a key as its duplicates. A free key whose request must have the newest catalog entry, and has
+/// not, is left out; nothing is done for it.
 ///
 /// Waits up to `lock_wait` for another transaction that holds one of the keys.
 #[tracing::instrument(
@@ -96,7 +96,11 @@ pub async fn claim(
              AS t (scope, key, execution_id, request_hash, window_seconds, request, repeated, entry, path)
          CROSS JOIN patience
          LEFT JOIN newest USING (path)
-         WHERE entry IS NULL OR entry = newest.catalog_id
+         WHERE entry IS NULL OR entry = newest.catalog_id OR EXISTS (
+             SELECT FROM noetl.subscription_dedup AS held
+             WHERE held.subscription_id = scope AND held.dedup_key = key
+               AND (held.state = 0 OR held.expires_at > now()
+                    OR (held.expires_at IS NULL AND now() - held.seen_at < make_interval(secs => window_seconds))))
          ORDER BY scope, key
          ON CONFLICT (subscription_id, dedup_key) DO UPDATE
          SET (execution_id, request_hash, state, request, seen_at, expires_at, duplicates) = (

@@ -168,12 +168,12 @@ pub(super) enum Window {
 /// Returns the source for a filter without ids, owners and organization.
 fn by_values(filter: &ExecutionFilter, by_tenant: bool) -> Source {
     let of = |of_tenant, of_all| if by_tenant { of_tenant } else { of_all };
-    if filter.paths.is_some() || filter.path_prefix.is_some() {
+    if filter.has_failed_steps == Some(true) {
+        of(Source::TenantFailedSteps, Source::FailedSteps)
+    } else if filter.paths.is_some() || filter.path_prefix.is_some() {
         of(Source::TenantPath, Source::Path)
     } else if filter.ended_after.is_some() || filter.ended_before.is_some() {
         of(Source::TenantEnded, Source::Ended)
-    } else if filter.has_failed_steps == Some(true) {
-        of(Source::TenantFailedSteps, Source::FailedSteps)
     } else if filter.execution_pools.is_some() {
         of(Source::TenantPool, Source::Pool)
     } else if filter.roots_only {

@@ -35,8 +35,8 @@ pub struct FillProgress {
 pub struct FillLog {
     /// Its execution id.
     pub execution_id: i64,
-    /// Whether the list lacks it, or has it without its tenant or without its last event, and it is not the log of a
-    /// source subscription.
+    /// Whether the list lacks it, or has it as another program wrote it, without its tenant or without its last event, and
+    /// it is not the log of a source subscription.
     pub outdated: bool,
 }
 
@@ -104,6 +104,7 @@ impl<'a> Fill<'a> {
                       ((SELECT ((listed.tenant_id, listed.organization_id) <> ('default', 'default')
                                 OR (SELECT (owner.tenant_id, owner.organization_id) = ('default', 'default')
                                     FROM noetl.log_owner(page.execution_id) AS owner))
+                               AND listed.failed_steps IS NOT NULL
                                AND coalesce(listed.last_event_id, 9223372036854775807)
                                    >= (SELECT event_id FROM noetl.event WHERE execution_id = page.execution_id
                                        ORDER BY event_id DESC LIMIT 1)

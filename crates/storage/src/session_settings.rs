@@ -78,14 +78,15 @@ pub(super) async fn open(login: &Login) -> sqlx::Result<PgConnection> {
 }
 
 /// Returns the statement that changes the settings of a session that differ from the wanted ones, and switches off the
-/// newer limits. Neither names nor values have quotes.
+/// newer limits, if PostgreSQL has them. Neither names nor values have quotes.
 fn missing_settings(login: &Login) -> String {
-    let wanted = login.settings().into_iter().chain(NEWER_LIMITS.map(|name| (name, "0")));
-    let rows: Vec<String> = wanted.map(|(name, value)| format!("('{name}', '{value}')")).collect();
+    let own = login.settings().into_iter().map(|(name, value)| format!("('{name}', '{value}', true)"));
+    let newer = NEWER_LIMITS.map(|name| format!("('{name}', '0', false)"));
     format!(
-        "SELECT set_config(name, wanted, false) FROM (VALUES {}) AS setting (name, wanted)
-         WHERE current_setting(name, true) <> wanted",
-        rows.join(", ")
+        "SELECT set_config(name, wanted, false) FROM (VALUES {}) AS setting (name, wanted, required)
+         WHERE CASE WHEN required THEN current_setting(name, true) IS DISTINCT FROM wanted
+                    ELSE current_setting(name, true) <> wanted END",
+        own.chain(newer).collect::<Vec<_>>().join(", ")
     )
 }
 

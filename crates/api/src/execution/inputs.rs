@@ -52,8 +52,8 @@ pub struct ExecutionFilter {
     roots_only: Option<bool>,
     /// Only reruns of this execution.
     rerun_of: Option<ID>,
-    /// Whether executions with failed steps match: only those with at least one (true), or only those with none (false).
-    /// By default, both match. An execution of an earlier build has none in the list until it gets an event.
+    /// Whether only executions with failed steps match (true), or only those without (false). Rows of other programs have
+    /// none until the projector reads their logs.
     has_failed_steps: Option<bool>,
     /// Only executions that name one of these pools (at most 100). Executions of the default pool name none.
     execution_pools: Option<Vec<String>>,

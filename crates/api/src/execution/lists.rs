@@ -97,7 +97,7 @@ pub async fn executions(
 ) -> ExecutionConnection {
     let cursor = |position: ListPosition| time_cursor(CursorKind::Execution, position);
     let bounds = page.items.first().zip(page.items.last()).map(|(first, last)| (first.position(), last.position()));
-    let items = in_their_moments(ctx, page.items).await;
+    let items = in_their_moments(ctx, page.items, list.filter.has_failed_steps.is_some()).await;
     let may_have_left = list.filter.can_stop_matching();
     let items = items.into_iter().filter(|one| !may_have_left || list.filter.matches(one.row())).collect();
     let page = Page { items, has_next: page.has_next, has_previous: page.has_previous };
@@ -108,10 +108,12 @@ pub async fn executions(
 
 /// Returns executions of a list in the moments that their selected fields need. The list follows the logs after a moment,
 /// so a row of an execution that has not ended is compared with its log, and the state is read if the row lacks events. The
-/// row of one that has ended is its state, unless other fields of the state are selected.
-async fn in_their_moments(ctx: &Context<'_>, rows: Vec<ExecutionRow>) -> Vec<Execution> {
+/// row of one that has ended is its state, unless other fields of the state are selected, or its failed steps, which an
+/// event after the end can change.
+async fn in_their_moments(ctx: &Context<'_>, rows: Vec<ExecutionRow>, by_failed_steps: bool) -> Vec<Execution> {
     let selects = |fields: &[&str]| fields.iter().any(|field| selects_item_field(ctx, field));
     let (of_state, reason) = (selects(&STATE_FIELDS), selects(&["error"]));
+    let of_failed_steps = by_failed_steps || selects(&["failedSteps"]);
     let Some(loader) = ctx.data_opt::<BatchLoader>().filter(|_| of_state || reason || selects(&ROW_FIELDS)) else {
         return rows.into_iter().map(Execution::unread).collect();
     };
@@ -119,8 +121,8 @@ async fn in_their_moments(ctx: &Context<'_>, rows: Vec<ExecutionRow>) -> Vec<Exe
     let (mut ends, mut outdated) = (HashMap::new(), HashMap::new());
     if !of_state {
         let ended = rows.iter().filter(|row| reason && has_ended(row)).map(|row| EndKey(Id::new(row.execution_id)));
-        let open = rows.iter().filter(|row| !has_ended(row)).map(|row| OutdatedKey(row.clone()));
-        let (read, compared) = tokio::join!(each(loader, ended.collect()), each(loader, open.collect()));
+        let changing = rows.iter().filter(|row| of_failed_steps || !has_ended(row)).map(|row| OutdatedKey(row.clone()));
+        let (read, compared) = tokio::join!(each(loader, ended.collect()), each(loader, changing.collect()));
         ends = read.into_iter().map(|(key, end)| (key.0, end)).collect();
         // A row that could not be compared is taken for outdated; the read of its state reports the error.
         outdated = compared
@@ -128,20 +130,26 @@ async fn in_their_moments(ctx: &Context<'_>, rows: Vec<ExecutionRow>) -> Vec<Exe
             .map(|(key, outdated)| (Id::new(key.0.execution_id), outdated.unwrap_or(true)))
             .collect();
     }
-    let needs_state = |id: Id| match outdated.get(&id) {
-        Some(outdated) => *outdated,
-        // The end of an execution is not in its log if its only step has failed.
-        None => of_state || (reason && !ends.contains_key(&id)),
+    let needs_state = |row: &ExecutionRow| {
+        let id = Id::new(row.execution_id);
+        let is_unknown = of_failed_steps && row.failed_steps.is_none();
+        match outdated.get(&id) {
+            Some(true) => true,
+            Some(false) if !has_ended(row) => is_unknown,
+            // The end of an execution is not in its log if its only step has failed.
+            _ => of_state || is_unknown || (reason && !ends.contains_key(&id)),
+        }
     };
-    let ids = rows.iter().map(|row| Id::new(row.execution_id));
-    let mut states = each(loader, ids.filter(|id| needs_state(*id)).map(StateKey).collect()).await;
+    let ids = rows.iter().filter(|row| needs_state(row)).map(|row| StateKey(Id::new(row.execution_id)));
+    let mut states = each(loader, ids.collect()).await;
     let in_moment = |row: ExecutionRow| {
         let id = Id::new(row.execution_id);
-        match (ends.get(&id), states.remove(&StateKey(id))) {
-            (Some(Ok(end)), _) => Execution::unread(row).with_end(end.clone()),
-            (Some(Err(error)), _) => Execution::unread(row).in_loaded(Some(Err(error.clone()))),
-            (None, None) if outdated.get(&id) == Some(&false) => Execution::open(row),
-            (None, state) => Execution::unread(row).in_loaded(state),
+        match (states.remove(&StateKey(id)), ends.get(&id)) {
+            (state @ Some(_), _) => Execution::unread(row).in_loaded(state),
+            (None, Some(Ok(end))) => Execution::unread(row).with_end(end.clone()),
+            (None, Some(Err(error))) => Execution::unread(row).in_loaded(Some(Err(error.clone()))),
+            (None, None) if outdated.get(&id) == Some(&false) && !has_ended(&row) => Execution::open(row),
+            (None, None) => Execution::unread(row).in_loaded(None),
         }
     };
     rows.into_iter().map(in_moment).collect()

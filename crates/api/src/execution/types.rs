@@ -293,7 +293,6 @@ impl ExecutionFields {
     }
 
     /// Number of steps that are FAILED. An execution with such steps can be COMPLETED, if the event that ended it says so.
-    /// Null in lists for an execution of an earlier build.
     #[graphql(guard = "READ")]
     async fn failed_steps(&self, ctx: &Context<'_>) -> Option<i32> {
         self.row_of_moment(ctx).await.failed_steps

@@ -32,7 +32,7 @@ pub use step::StepState;
 pub use view::{Frame, Iterations, StepStatus};
 
 use super::event::Event;
-use super::execution::{INITIALIZED, Status, ended_by};
+use super::execution::{INITIALIZED, Status, ended_by, is_pool_name};
 use super::ids::Id;
 use fact::{Kind, StepKind};
 use plain_json::{self as json, AnyJson, Typed};
@@ -229,7 +229,10 @@ fn start(event: &Event) -> Start {
         path: fact::start_value(event, &["path", "playbook_path"]).map(text).or_else(named),
         version: fact::start_value(event, &["version"]).map(text),
         workload: fact::start_value(event, &["workload", "inline_workload"]).cloned(),
-        execution_pool: meta("execution_pool").map(text),
+        execution_pool: meta("execution_pool")
+            .and_then(Value::as_str)
+            .filter(|pool| is_pool_name(pool))
+            .map(str::to_owned),
         rerun_of: meta("rerun_of").map(text).and_then(|id| id.parse().ok()),
     }
 }

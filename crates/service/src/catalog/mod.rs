@@ -170,6 +170,9 @@ impl Catalog {
     #[tracing::instrument(level = "debug", name = "catalog.newest", skip_all, fields(count = paths.len()))]
     pub async fn newest(&self, paths: &[String]) -> Result<HashMap<String, Arc<CatalogEntry>>, ServiceError> {
         let newest = catalog::newest_ids(&self.cluster, paths, false).await?;
+        for path in paths {
+            self.newest.invalidate(path).await;
+        }
         for (path, id) in &newest {
             self.newest.insert(path.clone(), *id).await;
         }
@@ -214,14 +217,16 @@ impl Catalog {
         Ok(self.newest(&[path.to_owned()]).await?.remove(path))
     }
 
-    /// Returns which of these paths have entries, retired or not. For paths without a newest entry, these are the paths
-    /// with only retired versions.
-    pub async fn known_paths(&self, paths: &[String]) -> Result<HashSet<String>, ServiceError> {
+    /// Returns the newest entry of each path, retired or not, without paths that have none. For paths without a newest
+    /// entry that is not retired, these are the paths with only retired versions.
+    pub async fn newest_retired(&self, paths: &[String]) -> Result<HashMap<String, Arc<CatalogEntry>>, ServiceError> {
         if paths.is_empty() {
-            return Ok(HashSet::new());
+            return Ok(HashMap::new());
         }
-        let known = catalog::newest_ids(&self.cluster, paths, true).await?;
-        Ok(known.into_iter().map(|(path, _)| path).collect())
+        let newest = catalog::newest_ids(&self.cluster, paths, true).await?;
+        let entries = self.by_ids(&newest.iter().map(|(_, id)| *id).collect::<Vec<i64>>()).await?;
+        let found = newest.into_iter().filter_map(|(path, id)| Some((path, Arc::clone(entries.get(&id)?))));
+        Ok(found.collect())
     }
 
     /// Returns the newest entry of a path that is not retired, or else the newest retired one.

@@ -56,8 +56,10 @@ const MAX_OTHER_SHARDS: usize = 10;
 #[derive(Debug)]
 struct References {
     by_path: HashMap<String, NewestEntry>,
-    /// Paths with only retired versions.
-    retired_paths: HashSet<String>,
+    /// Newest versions of the paths that have only retired ones.
+    retired: HashMap<String, Arc<CatalogEntry>>,
+    /// How the newest versions were found.
+    newest: Newest,
     by_id: HashMap<i64, Arc<CatalogEntry>>,
     parents: HashMap<Id, Arc<FirstEvent>>,
     /// Errors of the parents that could not be read.
@@ -194,9 +196,9 @@ impl Executions {
         let by_path = self.catalog.newest_or_cached(&paths).await?;
         let missing: Vec<String> =
             paths.into_keys().filter(|path| !by_path.contains_key(*path)).map(str::to_owned).collect();
-        let retired_paths = self.catalog.known_paths(&missing).await?;
+        let retired = self.catalog.newest_retired(&missing).await?;
         let by_id = self.catalog.by_ids(&ids).await?;
-        Ok(References { by_path, retired_paths, by_id, parents, failed })
+        Ok(References { by_path, retired, newest, by_id, parents, failed })
     }
 
     /// Returns what a request starts, under new ids, or the reason that it can't run.
@@ -281,19 +283,22 @@ impl References {
 
     /// Returns the message of a path without a newest version.
     fn absent(&self, path: &str) -> String {
-        if self.retired_paths.contains(path) {
+        if self.retired.contains_key(path) {
             return format!("all versions of the catalog path {path:?} are retired; restore one, or register another");
         }
         format!("the catalog has no path {path:?}")
     }
 
-    /// Returns the catalog entry that a request runs, and whether the claim must confirm that it is the newest.
+    /// Returns the catalog entry that a request runs, and whether the claim must confirm that it is the newest. A request
+    /// with a dedup key may have started an execution before its path was retired, so the claim decides first.
     fn entry(&self, request: &ExecuteRequest) -> Result<(&CatalogEntry, bool), Rejection> {
         let field = request.entry.field();
         let found = match &request.entry {
             EntryKey::Path(path) => {
-                let found = self.by_path.get(path).ok_or_else(|| self.absent(path));
-                found.map(|newest| (newest.entry.as_ref(), newest.cached))
+                let found = self.by_path.get(path).map(|newest| (newest.entry.as_ref(), newest.cached));
+                let may_be_claimed = request.dedup.is_some() && self.newest == Newest::Cached;
+                let retired = || self.retired.get(path).filter(|_| may_be_claimed).map(|entry| (entry.as_ref(), true));
+                found.or_else(retired).ok_or_else(|| self.absent(path))
             }
             EntryKey::CatalogId(id) => {
                 let found = self.by_id.get(&id.get()).ok_or_else(|| format!("the catalog has no entry {id}"));

@@ -6,15 +6,19 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::Executions;
-use noetl_domain::execution::overlay;
+use noetl_domain::execution::{dedup_scope, overlay};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::tenant::{Caller, NamedTenancy, Scope};
+use noetl_runtime::clock;
 use noetl_storage::catalog::CatalogEntry;
+use noetl_storage::dedup;
 use noetl_storage::events::FirstEvent;
 use noetl_use_cases::catalog::ReadCatalog;
 use noetl_use_cases::error::{Rejection, ServiceError};
-use noetl_use_cases::executions::{EntryKey, Execute, ExecuteRequest, Executed, ReadExecutions, Rerun, RerunRequest};
+use noetl_use_cases::executions::{
+    Dedup, EntryKey, Execute, ExecuteRequest, Executed, ReadExecutions, Rerun, RerunRequest,
+};
 
 #[async_trait]
 impl Rerun for Executions {
@@ -38,7 +42,9 @@ impl Rerun for Executions {
             entry: if newest_version {
                 EntryKey::Path(entry.path.clone())
             } else {
-                self.check_not_retired(&entry).await?;
+                if !self.is_claimed(dedup.as_ref(), parent, &origin.tenant_id).await? {
+                    self.check_not_retired(&entry).await?;
+                }
                 EntryKey::CatalogId(Id::new(entry.catalog_id))
             },
             workload: changed(self.workload(id, scope).await?, workload),
@@ -74,6 +80,13 @@ impl Executions {
             entry.version, entry.path
         );
         Err(Rejection::not_found("executionId", message).into())
+    }
+
+    /// Returns whether a dedup key is claimed, so that a request with it starts nothing.
+    async fn is_claimed(&self, dedup: Option<&Dedup>, parent: Option<Id>, tenant: &str) -> Result<bool, ServiceError> {
+        let Some(Dedup { key, .. }) = dedup else { return Ok(false) };
+        let claim = dedup::find(self.databases.cluster(), dedup_scope(parent, tenant), key).await?;
+        Ok(claim.is_some_and(|claim| claim.expires_at.is_none_or(|end| end > clock::now())))
     }
 
     /// Returns the source subscription whose message an execution runs.

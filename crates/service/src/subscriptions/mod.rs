@@ -51,7 +51,7 @@ impl Subscriptions {
         if let Some(entry) = self.catalog.newest_of(path).await? {
             return of_kind_subscription(path, entry);
         }
-        let is_known = !self.catalog.known_paths(&[path.to_owned()]).await?.is_empty();
+        let is_known = !self.catalog.newest_retired(&[path.to_owned()]).await?.is_empty();
         let rejection = if is_known { retired_path(path) } else { unknown_path(path) };
         Err(rejection.into())
     }
