@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use noetl_testkit::feed::{Reader, run};
+use noetl_testkit::worker::event_with;
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 /// The tables of an existing NoETL server.
 const NOETL: &str = include_str!("../fixtures/noetl.sql");
+
+/// What the tables of NoETL 3.83 have beyond those.
+const NOETL_3_83: &str = include_str!("../fixtures/noetl_3_83.sql");
 
 /// Rows of an existing NoETL server: two live subscriptions, an ended one, a completed execution and a running one.
 const ROWS: &str = include_str!("../fixtures/noetl_rows.sql");
@@ -269,6 +273,54 @@ async fn the_server_works_on_the_tables_of_a_noetl_server() {
     assert!(reader.until_seen([(320_000_000_000_000_002, 990_000_000_000_000_001)]).await);
     assert_eq!(reader.seen.len(), 4, "resumed, registered, started, and the other server's: {:?}", reader.seen);
     assert_eq!(rows(&mut database, "SELECT worker_id FROM noetl.event_log WHERE worker_id = 'w1'").await, ["w1"]);
+}
+
+#[tokio::test]
+async fn the_server_works_on_the_tables_of_noetl_3_83() {
+    let deployment = existing().await;
+    let mut database = deployment.cluster().await;
+    run(&mut database, NOETL_3_83).await;
+    deployment.migrate().await;
+    let server = deployment.replica().await;
+    let started = server.execute(json!({ "path": "work/flow" })).await["executionId"].as_str().unwrap().to_owned();
+    let (execution, without_start) = (started.parse::<i64>().unwrap(), 310_000_000_000_000_009);
+    let last = 990_000_000_000_000_000;
+    let reference = json!({ "kind": "result_ref", "ref": "noetl://execution/1/result/step/2" });
+    let result =
+        json!({ "status": "COMPLETED", "context": { "result": { "status": "success", "reference": reference } } });
+    let events = [
+        event_with(execution, last, &json!({ "result": result })),
+        event_with(execution, last + 1, &json!({ "result": { "rows": 1 } })),
+        event_with(without_start, last + 2, &json!({ "catalogId": "1" })),
+    ];
+    let payload = server.project(&events).await;
+    assert_eq!((&payload["projected"], &payload["rejected"][0]["index"]), (&json!(2), &json!(1)), "{payload}");
+    let message = payload["rejected"][0]["message"].as_str().unwrap();
+    assert!(message.contains("chk_event_result_shape"), "{message}");
+
+    // NoETL's server continues to write.
+    let ended = format!(
+        "INSERT INTO noetl.event (event_id, execution_id, catalog_id, prev_event_id, event_type, node_id, node_name, status,
+                                  result, worker_id, created_at)
+         SELECT {last} + 3, execution_id, catalog_id, {last}, 'playbook.completed', 'playbook', 'playbook', 'COMPLETED',
+                '{{\"status\": \"COMPLETED\"}}', 'w1', now() AT TIME ZONE 'UTC'
+         FROM noetl.event WHERE execution_id = {execution} AND event_id = {last}"
+    );
+    run(&mut database, &ended).await;
+    let listed = "SELECT count(*) FROM noetl.execution WHERE (execution_id, status) = ($1, 'COMPLETED')
+                  OR (execution_id = $2 AND catalog_id = 1)";
+    eventually("both executions are listed", async || {
+        let listed = sqlx::query_scalar::<_, i64>(listed).bind(execution).bind(without_start);
+        (listed.fetch_one(&mut database).await.unwrap() == 2).then_some(())
+    })
+    .await;
+    let query = "query($id: ID!) { execution(id: $id) { steps { nodes { name result } } } }";
+    let found = server.data(query, json!({ "id": started })).await["execution"].take();
+    assert_eq!(
+        found["steps"]["nodes"],
+        json!([{ "name": "step", "result": result }]),
+        "a reference is shown as stored"
+    );
 }
 
 #[tokio::test]

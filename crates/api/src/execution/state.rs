@@ -29,7 +29,7 @@ pub enum StepStatus {
     CommandIssued,
     /// A worker claimed the command.
     CommandClaimed,
-    /// A worker started the command.
+    /// A worker started the command. The step is also in this status while it waits for a callback.
     CommandStarted,
     /// Completed. If a command completed with an error, `error` has it.
     Completed,

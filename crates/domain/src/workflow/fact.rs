@@ -16,6 +16,9 @@ const CTX_PREFIX: &str = "ctx.";
 /// Type of the event of a failed command.
 pub(super) const FAILED_COMMAND: &str = "command.failed";
 
+/// Marker of a completion whose work is not done.
+const PENDING_CALLBACK: &str = "pending_callback";
+
 /// Types of the events with which a worker leaves a step, whether the step succeeded or failed.
 const EXITS: [&str; 2] = ["step.exit", "step_completed"];
 
@@ -41,6 +44,8 @@ pub(super) enum StepKind {
     Completed,
     Failed,
     LoopDone,
+    /// A completion that only reports that the tool began work elsewhere. A callback reports the end of this work.
+    Parked,
 }
 
 /// Phase of a cursor loop's command.
@@ -138,6 +143,12 @@ pub(super) fn is_marked(event: &Event, marker: &str) -> bool {
     context_value(event, marker).is_some_and(|value| value == &Value::Bool(true))
 }
 
+/// Returns whether a completion only reports that the tool began work elsewhere, such as a container.
+pub(super) fn is_parked(event: &Event) -> bool {
+    let in_meta = event.meta.as_ref().and_then(|meta| meta.get(PENDING_CALLBACK));
+    is_marked(event, PENDING_CALLBACK) || in_meta == Some(&Value::Bool(true))
+}
+
 /// Returns the number of the attempt that an event belongs to, if the event contains it.
 pub(super) fn attempt(event: &Event) -> Option<i64> {
     let meta = event.meta.as_ref().and_then(|meta| meta.get("attempt"));
@@ -173,6 +184,8 @@ pub(super) fn error(event: &Event) -> Option<String> {
     let message = |value: &Value| match value {
         Value::Null => None,
         Value::String(text) => (!text.is_empty()).then(|| text.clone()),
+        // Length of a text that NoETL left out of an extract.
+        Value::Object(left_out) if left_out.len() == 1 && left_out.contains_key("_len") => None,
         other => Some(other.to_string()),
     };
     let own = event.error.as_ref().filter(|error| !error.is_empty()).cloned();
@@ -197,10 +210,12 @@ fn statuses(event: &Event) -> impl Iterator<Item = &str> {
 }
 
 /// Returns an event's result, and the parts of it in which NoETL's workers wrap the result of a tool: `context`,
-/// `context.result` and `context.result.context`.
+/// `context.result` and `context.result.context`. If the log only refers to the result of the tool, the reference has an
+/// extract of it.
 fn envelopes(event: &Event) -> impl Iterator<Item = &Value> {
     let mut keys = ["context", "result", "context"].into_iter();
-    std::iter::successors(event.result.as_ref(), move |part| part.get(keys.next()?))
+    let extracted = event.result.as_ref().and_then(|result| result.pointer("/context/result/reference/extracted"));
+    std::iter::successors(event.result.as_ref(), move |part| part.get(keys.next()?)).chain(extracted)
 }
 
 /// Returns the durable variables of a `ctx.updated` event: the map `values`, else the whole context.

@@ -71,7 +71,7 @@ fn stage(kind: StepKind) -> u8 {
     match kind {
         StepKind::Issued => 1,
         StepKind::Claimed => 2,
-        StepKind::Entered | StepKind::Started => 3,
+        StepKind::Entered | StepKind::Started | StepKind::Parked => 3,
         StepKind::Done | StepKind::CallFailed => 4,
         StepKind::Completed | StepKind::Failed | StepKind::Skipped | StepKind::LoopDone => ENDED,
     }

@@ -54,9 +54,9 @@ impl StepState {
 
     /// Returns the latest error.
     ///
-    /// An error of a failure is cleared when a command of the step completes without error. In a loop, only the command
-    /// that failed can do so, because the others are other iterations. An error with which a call ended is cleared only
-    /// by another call of the command, or by another command.
+    /// An error of a failure is cleared when a command or a callback of the step completes without error. In a loop, only
+    /// the command that failed can do so, because the others are other iterations. An error with which a call ended is
+    /// cleared only by another call of the command, or by another command.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         let errors = if self.is_loop() { self.errors_of_loop() } else { self.errors_of_attempts() };
@@ -65,7 +65,7 @@ impl StepState {
 
     fn errors_of_attempts(&self) -> Vec<(Rank, &str)> {
         let works = || self.commands.values().chain([&self.own]);
-        let success = works().filter_map(Work::success).max();
+        let success = works().filter_map(Work::success).chain(self.callback()).max();
         let failures = works().filter_map(Work::failure).filter(|(rank, _)| Some(*rank) > success);
         let replaced = |work: &Work, rank: Rank| {
             let others = self.commands.values().filter(|other| !std::ptr::eq(*other, work));

@@ -44,6 +44,10 @@ pub(super) enum Progress {
     Skipped,
     /// A loop ended: `loop.done`, or the exit of a drained cursor loop.
     LoopEnded,
+    /// A tool began work elsewhere. The step is not completed.
+    Parked,
+    /// A call that names no command returned. It completes a parked step, and no other one.
+    Returned,
 }
 
 /// State of a step, folded from its events.
@@ -105,7 +109,7 @@ impl StepState {
         let (id, command) = (event.event_id, fact::command_id(event));
         let opens = kind == StepKind::Entered && opens_run(command.as_deref(), event);
         let command = command.filter(|_| !opens);
-        let kind = reported_kind(kind, command.is_some(), event);
+        let kind = reported_kind(kind, command.as_deref(), event);
         let issued = command.as_deref().and_then(|command| order::issued_by(command, event.execution_id));
         let rank = Rank::of(issued, Moment::of(kind, issued, id));
         self.first = self.first.min(rank.position());
@@ -274,21 +278,31 @@ fn opens_run(command: Option<&str>, event: &Event) -> bool {
     begins_loop || (command.is_none() && !fact::is_entered_by_worker(event))
 }
 
-/// Returns the kind of an event by its status: an end of the step with an error is a failure. A worker leaves a failed
-/// step with the status FAILED, before or after it reports the failed command.
-fn reported_kind(kind: StepKind, of_command: bool, event: &Event) -> StepKind {
-    let fails = kind == StepKind::Completed
-        && fact::ends_step(event, of_command)
-        && !is_drained(event)
-        && fact::error_status(event).is_some();
-    if fails { StepKind::Failed } else { kind }
+/// Returns the kind of an event by its content: an end of the step with an error is a failure, and a completion can park
+/// the step. A worker leaves a failed step with the status FAILED, before or after it reports the failed command.
+fn reported_kind(kind: StepKind, command: Option<&str>, event: &Event) -> StepKind {
+    if kind != StepKind::Completed || is_drained(event) {
+        return kind;
+    }
+    if fact::ends_step(event, command.is_some()) && fact::error_status(event).is_some() {
+        StepKind::Failed
+    } else if fact::is_parked(event) && !is_iteration(command, event) {
+        StepKind::Parked
+    } else {
+        kind
+    }
+}
+
+/// Returns whether an event is of an iteration, as its command or its meta says. As in NoETL, no iteration is parked.
+fn is_iteration(command: Option<&str>, event: &Event) -> bool {
+    command.is_some_and(|command| order::index_of(command).is_some()) || fact::cursor(event).is_some()
 }
 
 fn is_drained(event: &Event) -> bool {
     fact::is_marked(event, "__cursor_drained")
 }
 
-/// Returns the progress that an event reports; `None`: the event only tells of a call.
+/// Returns the progress that an event reports; `None`: the event only tells of a command's call.
 fn progress_of(kind: StepKind, opens: bool, of_command: bool, event: &Event) -> Option<Progress> {
     Some(match kind {
         StepKind::Entered if opens => Progress::Entered,
@@ -297,6 +311,8 @@ fn progress_of(kind: StepKind, opens: bool, of_command: bool, event: &Event) -> 
         StepKind::Issued => Progress::Issued,
         StepKind::Claimed => Progress::Claimed,
         StepKind::Started => Progress::Started,
+        StepKind::Parked => Progress::Parked,
+        StepKind::Done if !of_command => Progress::Returned,
         StepKind::Done | StepKind::CallFailed => return None,
         StepKind::LoopDone => Progress::LoopEnded,
         StepKind::Completed if is_drained(event) => Progress::LoopEnded,

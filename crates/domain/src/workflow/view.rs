@@ -22,7 +22,7 @@ pub enum StepStatus {
     CommandIssued,
     /// A worker claimed the command.
     CommandClaimed,
-    /// A worker started the command.
+    /// A worker started the command. The step is also in this status while it waits for a callback.
     CommandStarted,
     /// The step ended successfully.
     Completed,
@@ -62,8 +62,8 @@ impl Progress {
             Self::Entered | Self::EnteredByWorker => StepStatus::Entered,
             Self::Issued => StepStatus::CommandIssued,
             Self::Claimed => StepStatus::CommandClaimed,
-            Self::Started => StepStatus::CommandStarted,
-            Self::CommandCompleted | Self::Completed | Self::LoopEnded => StepStatus::Completed,
+            Self::Started | Self::Parked => StepStatus::CommandStarted,
+            Self::CommandCompleted | Self::Completed | Self::LoopEnded | Self::Returned => StepStatus::Completed,
             Self::CommandFailed | Self::Failed => StepStatus::Failed,
             Self::Skipped => StepStatus::Skipped,
         }
@@ -99,8 +99,10 @@ impl StepState {
     /// Returns the number of attempts in the current run; 0 before the first command.
     #[must_use]
     pub fn attempt(&self) -> i64 {
-        let unbegun =
-            |progress: &Progress| matches!(progress, Progress::Entered | Progress::EnteredByWorker | Progress::Skipped);
+        let unbegun = |progress: &Progress| {
+            use Progress::{Entered, EnteredByWorker, Returned, Skipped};
+            matches!(progress, Entered | EnteredByWorker | Skipped | Returned)
+        };
         let begun = self.progress.keys().any(|progress| !unbegun(progress));
         let counted = if self.is_loop() { 1 } else { count(self.commands.len()).max(1) };
         self.attempt.get().copied().unwrap_or(if begun { counted } else { 0 })
@@ -148,6 +150,13 @@ impl StepState {
         if failed && !ended { self.at(Progress::CommandFailed) } else { None }
     }
 
+    /// Returns the place of the call that completed a parked step without error.
+    pub(super) fn callback(&self) -> Option<Rank> {
+        let (progress, _) = self.decisive()?;
+        let succeeded = progress == Progress::Returned && self.own.call_error().is_none();
+        if succeeded { self.own.call() } else { None }
+    }
+
     pub(super) fn is_cursor(&self) -> bool {
         !self.cursor_loop.is_empty()
     }
@@ -173,8 +182,18 @@ impl StepState {
 
     /// Returns the progress that determines the status, and its time.
     fn decisive(&self) -> Option<(Progress, DateTime<Utc>)> {
-        let ranked = if self.is_loop() { self.decisive_of_loop() } else { self.latest(|_| true, |rank| rank) };
+        let ranked = if self.is_loop() { self.decisive_of_loop() } else { self.decisive_of_commands() };
         ranked.or_else(|| Some((Progress::EnteredByWorker, self.at(Progress::EnteredByWorker)?)))
+    }
+
+    /// A call that names no command decides only if the latest command is parked: then it reports the end of the work.
+    fn decisive_of_commands(&self) -> Option<(Progress, DateTime<Utc>)> {
+        use Progress::{Parked, Returned};
+        let latest = self.latest(|progress| progress != Returned, |rank| rank)?;
+        if latest.0 == Parked {
+            return self.latest(|progress| matches!(progress, Parked | Returned), |rank| rank);
+        }
+        Some(latest)
     }
 
     /// As in NoETL, a loop is completed when all expected iterations are completed, or when it is drained or done.

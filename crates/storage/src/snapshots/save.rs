@@ -188,8 +188,14 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
              (execution_id, catalog_id, parent_execution_id, path, status, last_event_type, last_node_name,
               last_event_id, start_time, end_time, error, tenant_id, organization_id, execution_pool, rerun_of,
               failed_steps)
-         SELECT id, coalesce(catalog_id, 0), parent, path, status, last_type, last_node, version, started_at, ended_at,
-                error, tenant_id, organization_id, pool, rerun_of, failed_steps
+         -- In a table that NoETL made, the column references the catalog. So without a started event, the entry is that of
+         -- the log's first event, which references the catalog too.
+         SELECT id, coalesce(catalog_id, (
+                    SELECT event.catalog_id FROM noetl.event
+                    WHERE event.execution_id = input.id AND event.execution_id >= $22 AND event.execution_id <= $23
+                    ORDER BY event.event_id LIMIT 1), 0),
+                parent, path, status, last_type, last_node, version, started_at, ended_at, error, tenant_id,
+                organization_id, pool, rerun_of, failed_steps
          FROM input JOIN saved ON saved.aggregate_id = input.id::text ORDER BY id
          ON CONFLICT (execution_id) DO UPDATE
          SET catalog_id = CASE listed.catalog_id WHEN 0 THEN EXCLUDED.catalog_id ELSE listed.catalog_id END,

@@ -4,6 +4,7 @@
 mod any_order;
 mod history;
 mod known_types;
+mod later_noetl;
 mod noetl_rules;
 mod recorded;
 mod recorded_histories;
