@@ -1,12 +1,16 @@
 //! The connection to the broker.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event};
+use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerError};
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 
 use crate::config::{BrokerSettings, Login};
+
+/// Maximum number of different errors that are logged between two connects.
+const MAX_LOGGED: usize = 64;
 
 /// Returns a client that connects in the background and reconnects when the connection is lost. A refused login or a
 /// TLS failure is logged and tried again, because the broker's configuration may be fixed meanwhile.
@@ -42,21 +46,15 @@ pub(super) async fn connect(settings: &BrokerSettings, name: &str) -> Result<Cli
 /// Returns a callback that logs the connection's errors, and reports its state as a metric. Until the connection is up
 /// again, a repeated error is logged once.
 fn tell() -> impl Fn(Event) -> std::future::Ready<()> + Send + Sync + 'static {
-    let last = Arc::new(Mutex::new(String::new()));
+    let logged = Mutex::new(BTreeSet::<String>::new());
     move |event| {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            Event::ServerError(_) | Event::ClientError(_) => {
-                let error = event.to_string();
-                if *last != error {
-                    tracing::warn!(error, "the broker can't be used; NOETL_LOG=async_nats=debug logs the details");
-                    *last = error;
-                }
-            }
+            Event::ServerError(_) | Event::ClientError(_) => log_once(&event, &mut logged),
             Event::Connected => {
                 metrics::gauge!("noetl_broker_up").set(1);
                 tracing::info!("connected to the broker");
-                last.clear();
+                logged.clear();
             }
             Event::Disconnected | Event::Closed => {
                 metrics::gauge!("noetl_broker_up").set(0);
@@ -66,4 +64,26 @@ fn tell() -> impl Fn(Event) -> std::future::Ready<()> + Send + Sync + 'static {
         }
         std::future::ready(())
     }
+}
+
+/// Logs an error of the connection, unless it is in `logged`. So the refusals of several requests that are tried again and
+/// again are one line each.
+fn log_once(event: &Event, logged: &mut BTreeSet<String>) {
+    let error = event.to_string();
+    if logged.len() >= MAX_LOGGED || !logged.insert(error.clone()) {
+        tracing::debug!(error, "the broker returned an error");
+    } else if lacks_right(event) {
+        tracing::warn!(
+            error,
+            "the user lacks a right at the broker; docs/deploy.md lists the rights that a server needs"
+        );
+    } else {
+        tracing::warn!(error, "the broker can't be used; NOETL_LOG=async_nats=debug logs the details");
+    }
+}
+
+/// Returns whether the broker refused a subject to the user. The protocol has only a text for it (`-ERR` of the NATS client
+/// protocol).
+fn lacks_right(event: &Event) -> bool {
+    matches!(event, Event::ServerError(ServerError::Other(text)) if text.starts_with("Permissions Violation"))
 }

@@ -11,11 +11,16 @@ use noetl_feed::publish::tailer::TailSettings;
 use noetl_feed::wire::names::StreamNames;
 use noetl_feed::wire::notifications::NotificationStream;
 
-pub(super) const SETTINGS: [Definition; 11] = [
+pub(super) const SETTINGS: [Definition; 13] = [
     Definition::text(
         "NOETL_NATS_URL",
         "none",
         "URL of the broker, or URLs of a cluster's brokers, separated by commas; may contain a login (`nats://user:password@host:4222`)",
+    ),
+    Definition::text(
+        "NOETL_NATS_JETSTREAM_DOMAIN",
+        "none",
+        "domain of JetStream that has the streams, if it is not that of the brokers to which the server connects: 1 to 64 letters, digits, - or _. All replicas of a deployment must have the same one",
     ),
     Definition::value("NOETL_EVENT_STREAM_ENABLED", "whether this replica publishes events"),
     Definition::value("NOETL_EVENT_STREAM_BATCH", "maximum number of events in flight to the broker"),
@@ -28,6 +33,11 @@ pub(super) const SETTINGS: [Definition; 11] = [
     Definition::value(
         "NOETL_EVENT_STREAM_RETENTION_SECS",
         "time for which a newly created stream keeps events, in seconds",
+    ),
+    Definition::text(
+        "NOETL_EVENT_STREAM_MAX_BYTES",
+        "none",
+        "maximum size of each newly created stream, also that of the workers' notifications, in bytes. An account that requires a size of each stream needs it. The oldest events leave a full stream of events; a full stream of notifications takes no new ones, so their rows wait",
     ),
     Definition::value(
         "NOETL_EVENT_STREAM_REPLICAS",
@@ -65,9 +75,15 @@ pub(super) fn brokers(read: &mut Reader<'_>, needed: bool) -> Vec<ServerAddr> {
     })
 }
 
-/// Reads the names of the streams of events.
+/// Reads the names and the domain of the streams.
 pub(super) fn stream_names(read: &mut Reader<'_>) -> StreamNames {
-    read.parsed("NOETL_EVENT_STREAM_PREFIX", StreamNames::default(), "1 to 64 letters, digits, - or _")
+    let allowed = "1 to 64 letters, digits, - or _";
+    let names = read.parsed("NOETL_EVENT_STREAM_PREFIX", StreamNames::default(), allowed);
+    let Some(domain) = read.sources.text("NOETL_NATS_JETSTREAM_DOMAIN").map(str::to_owned) else { return names };
+    names.clone().in_domain(&domain).unwrap_or_else(|| {
+        read.problem(format!("NOETL_NATS_JETSTREAM_DOMAIN is {domain:?}; set it to {allowed}"));
+        names
+    })
 }
 
 /// Reads the size of the ring of each shard, in bytes. The ring must hold the largest batch of events, which has the size
@@ -85,14 +101,24 @@ pub(super) fn replicas(read: &mut Reader<'_>) -> usize {
     replicas
 }
 
+/// Reads the maximum size of newly created streams, in bytes. The least is the default size of the largest message.
+pub(super) fn max_bytes(read: &mut Reader<'_>) -> Option<i64> {
+    read.optional("NOETL_EVENT_STREAM_MAX_BYTES", 1 << 20, 1 << 50)
+}
+
 /// Reads the settings of the stream of the workers' notifications.
-pub(super) fn notifications(read: &mut Reader<'_>, names: StreamNames, replicas: usize) -> NotificationStream {
+pub(super) fn notifications(
+    read: &mut Reader<'_>,
+    names: StreamNames,
+    max_bytes: Option<i64>,
+    replicas: usize,
+) -> NotificationStream {
     let retention = read.within("NOETL_OUTBOX_STREAM_RETENTION_SECS", 604_800, 60, u32::MAX);
-    NotificationStream { names, retention: Duration::from_secs(retention.into()), replicas }
+    NotificationStream { names, retention: Duration::from_secs(retention.into()), max_bytes, replicas }
 }
 
 /// Reads the settings of publishing events; `None`: this replica does not publish.
-pub(super) fn event_stream(read: &mut Reader<'_>, replicas: usize) -> Option<TailSettings> {
+pub(super) fn event_stream(read: &mut Reader<'_>, max_bytes: Option<i64>, replicas: usize) -> Option<TailSettings> {
     let publishes = read.flag("NOETL_EVENT_STREAM_ENABLED", true);
     let seconds = |value: u32| Duration::from_secs(u64::from(value));
     let settings = TailSettings {
@@ -102,6 +128,7 @@ pub(super) fn event_stream(read: &mut Reader<'_>, replicas: usize) -> Option<Tai
         stream: StreamSettings {
             dedup: seconds(read.within("NOETL_EVENT_STREAM_DEDUP_SECS", 120, 1, 86_400)),
             retention: seconds(read.within("NOETL_EVENT_STREAM_RETENTION_SECS", 86_400, 60, u32::MAX)),
+            max_bytes,
             replicas,
         },
     };

@@ -260,7 +260,8 @@ impl Sources {
 /// Reads every setting; the reader collects the problems.
 fn read_all(read: &mut Reader<'_>, needs: RequiredSettings) -> Config {
     let (replicas, stream_names) = (broker::replicas(read), broker::stream_names(read));
-    let event_stream = broker::event_stream(read, replicas);
+    let max_bytes = broker::max_bytes(read);
+    let event_stream = broker::event_stream(read, max_bytes, replicas);
     // Only an explicit true requires a broker; by default, a replica without a broker does not relay.
     let asks_to_relay = read.flag("NOETL_OUTBOX_RELAY", false);
     let needs_broker = needs == RequiredSettings::Servers && (event_stream.is_some() || asks_to_relay);
@@ -275,7 +276,7 @@ fn read_all(read: &mut Reader<'_>, needs: RequiredSettings) -> Config {
         databases: databases::read(read, needs != RequiredSettings::Nothing),
         broker: broker_login::read(read, &brokers),
         event_stream,
-        notifications: broker::notifications(read, stream_names.clone(), replicas),
+        notifications: broker::notifications(read, stream_names.clone(), max_bytes, replicas),
         stream_names,
         ring_bytes: broker::ring_bytes(read),
         outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
@@ -306,6 +307,8 @@ mod tests {
             ("NOETL_SHARDS", "postgres://a/b, nonsense"),
             ("NOETL_EVENT_STREAM_BACKFILL", "perhaps"),
             ("NOETL_EVENT_STREAM_PREFIX", "stage.one"),
+            ("NOETL_EVENT_STREAM_MAX_BYTES", "1000"),
+            ("NOETL_NATS_JETSTREAM_DOMAIN", "hub.one"),
             ("NOETL_SERVER_MACHINE_ID", "1024"),
             ("NOETL_OUTBOX_MAX_ATTEMPTS", "0"),
             ("NOETL_EVENT_RING_MIB", "31"),
@@ -317,6 +320,8 @@ mod tests {
             "NOETL_SHARDS",
             "NOETL_EVENT_STREAM_BACKFILL",
             "NOETL_EVENT_STREAM_PREFIX",
+            "NOETL_EVENT_STREAM_MAX_BYTES",
+            "NOETL_NATS_JETSTREAM_DOMAIN",
             "NOETL_SERVER_MACHINE_ID",
             "NOETL_OUTBOX_MAX_ATTEMPTS",
             "NOETL_EVENT_RING_MIB",
@@ -352,7 +357,8 @@ mod tests {
         assert!(stream.backfill);
         assert_eq!((stream.batch, stream.poll), (500, Duration::from_millis(500)));
         assert_eq!(stream.stream.dedup, Duration::from_mins(2));
-        assert_eq!(config.stream_names.stream(0), "noetl_events");
+        assert_eq!((config.stream_names.stream(0).as_str(), config.stream_names.domain()), ("noetl_events", None));
+        assert_eq!((stream.stream.max_bytes, config.notifications.max_bytes), (None, None));
         assert_eq!(stream.stream.retention, Duration::from_hours(24));
     }
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::stream::Stream;
-use async_nats::jetstream::{self, AckKind, Message};
+use async_nats::jetstream::{AckKind, Message};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use serde::Deserialize;
 use tokio::task::unconstrained;
@@ -37,6 +37,7 @@ use noetl_domain::lifecycle::is_of_subscription;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_feed::wire::names::StreamNames;
+use noetl_feed::wire::streams;
 use noetl_runtime::causes::WithCauses;
 use noetl_runtime::crash_point;
 use noetl_runtime::stalls::Stalls;
@@ -163,7 +164,8 @@ impl Projector {
     /// Processes messages until the consumer ends or fails, or another program changes its settings. `missed` is the number
     /// of missed messages for which a pass over the logs was requested.
     async fn consume(&self, missed: &mut u64) -> Result<(), BoxError> {
-        let stream = jetstream::new(self.client.clone()).get_stream_no_info(self.names.stream(self.shard)).await?;
+        let context = streams::context(self.client.clone(), &self.names);
+        let stream = context.get_stream_no_info(self.names.stream(self.shard)).await?;
         // Before the consumer exists: if the request fails, the next attempt finds the same.
         self.cover(consumer::missed(&stream).await?, missed).await?;
         let consumer = consumer::open(&stream).await?;

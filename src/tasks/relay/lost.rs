@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use async_nats::Client;
 use async_nats::connection::State;
+use async_nats::jetstream::Context;
 use async_nats::jetstream::context::{GetStreamByNameError, GetStreamByNameErrorKind, GetStreamError};
 use async_nats::jetstream::stream::{
     Info, InfoError, LastRawMessageError, LastRawMessageErrorKind, RetentionPolicy, Stream,
 };
-use async_nats::jetstream::{self, Context};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::timeout;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use noetl_domain::outbox::RELAY;
 use noetl_domain::shard::ShardIndex;
 use noetl_feed::wire::names::StreamNames;
+use noetl_feed::wire::streams;
 use noetl_runtime::clock;
 use noetl_service::outbox::Outbox;
 use noetl_storage::outbox::Untouched;
@@ -79,7 +80,7 @@ impl LostNotifications {
     /// Creates the search on a shard.
     #[must_use]
     pub fn new(shard: ShardIndex, outbox: Outbox, client: Client, names: StreamNames) -> Self {
-        let context = jetstream::new(client.clone());
+        let context = streams::context(client.clone(), &names);
         Self { shard, outbox, client, context, names }
     }
 

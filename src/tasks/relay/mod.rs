@@ -99,17 +99,36 @@ impl Relay {
 
     /// Relays until `stop`. Then settles the rows in flight to the broker, and releases the rest of the batch.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut idle = BUSY_POLL;
+        let (mut idle, mut logged) = (BUSY_POLL, None);
         while !stop.is_cancelled() {
             match self.turn(&stop).await {
-                Ok(0) => idle = self.wait(idle, &stop).await,
-                Ok(_) => idle = BUSY_POLL,
-                Err(error) => {
-                    tracing::debug!(shard = self.shard, %error, "the outbox can't be relayed now");
+                Ok(rows) => {
+                    logged = None;
+                    idle = if rows == 0 { self.wait(idle, &stop).await } else { BUSY_POLL };
+                }
+                Err(reason) => {
+                    self.log(&reason, &mut logged);
                     metrics::counter!("noetl_outbox_relay_pauses_total").increment(1);
                     let _ = timeout(AFTER_FAILURE, stop.cancelled()).await;
                 }
             }
+        }
+    }
+
+    /// Logs the reason of a pause. A stream that can't be used is a warning, unless the last warning, `logged`, was the
+    /// same. The state of the broker and of the databases is logged elsewhere.
+    fn log(&self, reason: &PauseReason, logged: &mut Option<String>) {
+        let error = reason.to_string();
+        let is_of_stream = matches!(reason, PauseReason::NotReady(cause) if !matches!(cause, NotReady::Disconnected));
+        if is_of_stream && logged.as_ref() != Some(&error) {
+            tracing::warn!(
+                shard = self.shard,
+                error,
+                "no outbox row is relayed until the stream of notifications can be used"
+            );
+            *logged = Some(error);
+        } else {
+            tracing::debug!(shard = self.shard, error, "the outbox can't be relayed now");
         }
     }
 

@@ -12,15 +12,14 @@ use std::time::Duration;
 
 use async_nats::Client;
 use async_nats::connection::State;
-use async_nats::jetstream::context::{
-    ContextBuilder, CreateStreamError, GetStreamByNameError, GetStreamError, PublishError, PublishErrorKind,
-};
+use async_nats::jetstream::context::{GetStreamByNameError, GetStreamError, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{Config, StorageType};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, Context, ErrorCode};
 
 use noetl_domain::outbox_message::is_publishable;
 use noetl_feed::wire::notifications::NotificationStream;
+use noetl_feed::wire::streams::{self, UnusableStream};
 use noetl_use_cases::outbox::ClaimedRow;
 
 /// Time to wait for an acknowledgement. It is short enough to settle a batch within its lease and within the grace
@@ -42,7 +41,7 @@ pub(super) enum NotReady {
     #[error(transparent)]
     GetStream(#[from] GetStreamError),
     #[error(transparent)]
-    CreateStream(#[from] CreateStreamError),
+    UnusableStream(#[from] UnusableStream),
 }
 
 /// Reason why a row was not published.
@@ -93,7 +92,8 @@ pub(super) struct Publisher {
 
 impl Publisher {
     pub(super) fn new(client: Client, stream: NotificationStream) -> Self {
-        let context = ContextBuilder::new().timeout(ACK_TIMEOUT).ack_timeout(ACK_TIMEOUT).build(client.clone());
+        let mut context = streams::context(client.clone(), &stream.names);
+        context.set_timeout(ACK_TIMEOUT);
         Self { client, context, stream, seen_on: None }
     }
 
@@ -117,7 +117,7 @@ impl Publisher {
 
     async fn ensure_stream(&self) -> Result<(), NotReady> {
         use jetstream::context::GetStreamByNameErrorKind::NotFound;
-        let NotificationStream { names, retention, replicas } = &self.stream;
+        let NotificationStream { names, retention, max_bytes, replicas } = &self.stream;
         let (name, subjects) = (names.notifications(), names.notification_subjects());
         match self.context.stream_by_subject(&subjects).await {
             Ok(found) if found == name => return self.add_replicas(&name).await,
@@ -130,12 +130,14 @@ impl Publisher {
             subjects: vec![subjects],
             storage: StorageType::File,
             max_age: *retention,
+            max_bytes: max_bytes.unwrap_or_default(),
+            discard: if max_bytes.is_some() { DiscardPolicy::New } else { DiscardPolicy::Old },
             duplicate_window: DEDUP,
             allow_direct: true,
             num_replicas: *replicas,
             ..Config::default()
         };
-        self.context.get_or_create_stream(config).await?;
+        streams::open_or_create(&self.context, config).await?;
         tracing::info!(stream = name, "the stream of the workers' notifications is ready");
         Ok(())
     }

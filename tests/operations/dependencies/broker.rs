@@ -15,11 +15,15 @@ use super::jwt::operated;
 
 /// Starts a broker with JetStream and the given additional configuration. Returns its process and port.
 pub fn broker(folder: &Path, configuration: &str) -> (Child, u16) {
+    let store = folder.join("store").display().to_string();
+    configured(folder, &format!("jetstream {{ store_dir: {store:?} }}\n{configuration}"))
+}
+
+/// Starts a broker with the given configuration and any port. Returns its process and port.
+pub(super) fn configured(folder: &Path, configuration: &str) -> (Child, u16) {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let file = folder.join("nats.conf");
-    let store = folder.join("store").display().to_string();
-    let whole = format!("listen: 127.0.0.1:{port}\njetstream {{ store_dir: {store:?} }}\n{configuration}");
-    std::fs::write(&file, whole).unwrap();
+    std::fs::write(&file, format!("listen: 127.0.0.1:{port}\n{configuration}")).unwrap();
     let mut broker = Command::new("nats-server");
     // Debian installs the binary in a folder that is not in a user's PATH.
     broker.env("PATH", format!("{}:/usr/local/sbin:/usr/sbin", std::env::var("PATH").unwrap()));

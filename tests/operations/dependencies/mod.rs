@@ -1,6 +1,7 @@
-//! Databases and brokers that require TLS and a login.
+//! Databases and brokers that require TLS and a login, or that others operate.
 
 pub mod broker;
+mod broker_accounts;
 mod database;
 mod jwt;
 

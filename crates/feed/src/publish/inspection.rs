@@ -4,15 +4,16 @@
 use std::time::Duration;
 
 use async_nats::Client;
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::{Info, RawMessageErrorKind, Stream};
-use async_nats::jetstream::{self, ErrorCode};
 use futures::{StreamExt, TryStreamExt};
 use tokio::time::sleep;
 
 use super::error::{PublishError, broker};
 use super::publisher::{Slot, Stored, created};
 use crate::wire::names::StreamNames;
+use crate::wire::streams;
 use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::check::feed::{self, FeedPosition};
@@ -77,7 +78,7 @@ pub async fn inspect(
     let Some(position) = feed::position(database).await? else {
         return Ok(None);
     };
-    let stream = open(client, &name).await?;
+    let stream = open(client, names, &name).await?;
     let mut inspection = Inspection {
         behind: None,
         history: position.history,
@@ -103,8 +104,8 @@ pub async fn inspect(
 }
 
 /// Opens the stream. `Ok(None)`: it does not exist.
-async fn open(client: Client, name: &str) -> Result<Option<Stream>, PublishError> {
-    match jetstream::new(client).get_stream(name).await {
+async fn open(client: Client, names: &StreamNames, name: &str) -> Result<Option<Stream>, PublishError> {
+    match streams::context(client, names).get_stream(name).await {
         Ok(stream) => Ok(Some(stream)),
         Err(error) => match error.kind() {
             GetStreamErrorKind::JetStream(cause) if cause.error_code() == ErrorCode::STREAM_NOT_FOUND => Ok(None),

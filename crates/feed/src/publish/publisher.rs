@@ -14,7 +14,7 @@ use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::{
     Config, DeleteMessageErrorKind, Info, InfoError, RawMessageErrorKind, State, Stream,
 };
-use async_nats::jetstream::{self, Context, ErrorCode};
+use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{Client, Subject};
 use chrono::{DateTime, Utc};
 use futures::{Stream as EventSource, StreamExt, TryStreamExt};
@@ -28,6 +28,7 @@ use crate::publish::published::Published;
 use crate::publish::trace_links::TraceLinks;
 use crate::wire::envelope::{Discard, MalformedMark, Mark};
 use crate::wire::names::StreamNames;
+use crate::wire::streams;
 use noetl_domain::event::EventKey;
 use noetl_domain::feed::{FeedId, FeedOwner};
 use noetl_domain::shard::ShardIndex;
@@ -50,6 +51,8 @@ pub struct StreamSettings {
     pub dedup: Duration,
     /// Time for which events stay in the stream.
     pub retention: Duration,
+    /// Maximum size in bytes; `None`: unlimited. The oldest events leave a full stream.
+    pub max_bytes: Option<i64>,
     /// Number of servers of a NATS cluster that store the stream.
     pub replicas: usize,
 }
@@ -159,18 +162,19 @@ impl Publisher {
         settings: StreamSettings,
         window: usize,
     ) -> Result<Self, PublishError> {
-        let context: Context = jetstream::new(client.clone());
         let config = Config {
             name: names.stream(shard),
             subjects: vec![names.subjects(shard)],
             duplicate_window: settings.dedup,
             max_age: settings.retention,
+            max_bytes: settings.max_bytes.unwrap_or_default(),
             num_replicas: settings.replicas,
             storage: jetstream::stream::StorageType::File,
             allow_direct: true,
             ..Config::default()
         };
-        let stream = context.get_or_create_stream(config).await.map_err(broker)?;
+        let context = streams::context(client.clone(), &names);
+        let stream = streams::open_or_create(&context, config).await.map_err(broker)?;
         let acks = Acks::open(client.clone(), window).await?;
         let info = stream.cached_info();
         let created = created(info);

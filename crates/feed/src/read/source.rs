@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::pull::{self, Ordered, OrderedConfig};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::{Info, RawMessageErrorKind, Stream};
-use async_nats::jetstream::{self, ErrorCode};
 use chrono::{DateTime, Utc};
 
 use crate::read::error::ReadError;
@@ -15,6 +15,7 @@ use crate::read::pages::Pages;
 use crate::wire::cursor::Position;
 use crate::wire::envelope::Mark;
 use crate::wire::names::StreamNames;
+use crate::wire::streams;
 use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 
@@ -63,7 +64,7 @@ impl ShardStream {
         shard: ShardIndex,
         feed: Option<FeedId>,
     ) -> Result<Self, ReadError> {
-        let stream = jetstream::new(client.clone()).get_stream(names.stream(shard)).await;
+        let stream = streams::context(client.clone(), names).get_stream(names.stream(shard)).await;
         let missing = |kind: &GetStreamErrorKind| matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND);
         let stream =
             stream.map_err(|error| ReadError { missing: missing(&error.kind()), ..ReadError::of(shard, error) })?;

@@ -8,19 +8,21 @@ use noetl_domain::shard::ShardIndex;
 
 /// Maximum bytes of an event's type in its subject; the broker closes a connection that sends a line over 4 KiB.
 const MAX_TYPE_BYTES: usize = 512;
-/// Maximum bytes of a prefix.
-const MAX_PREFIX_BYTES: usize = 64;
+/// Maximum bytes of a prefix, and of a domain.
+const MAX_NAME_BYTES: usize = 64;
 /// Prefix of NoETL's names.
 const DEFAULT_PREFIX: &str = "noetl";
 
 /// Beginning of the stored subjects of the workers' notifications.
 const STORED_NOTIFICATIONS: &str = "noetl.executions.";
 
-/// Names of the streams and subjects of one deployment. They begin with its prefix, so deployments with different
-/// prefixes share a broker without sharing a stream.
+/// Names of the streams and subjects of one deployment, and the domain of JetStream that has the streams. The names begin
+/// with the deployment's prefix, so deployments with different prefixes share a broker without sharing a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamNames {
     prefix: Arc<str>,
+    /// `None`: the JetStream of the broker to which the server connects.
+    domain: Option<Arc<str>>,
 }
 
 /// A text that can't be the prefix of a stream's name.
@@ -37,7 +39,7 @@ impl fmt::Display for StreamNames {
 
 impl Default for StreamNames {
     fn default() -> Self {
-        Self { prefix: DEFAULT_PREFIX.into() }
+        Self { prefix: DEFAULT_PREFIX.into(), domain: None }
     }
 }
 
@@ -45,15 +47,30 @@ impl FromStr for StreamNames {
     type Err = BadPrefix;
 
     fn from_str(prefix: &str) -> Result<Self, BadPrefix> {
-        let valid = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if prefix.is_empty() || prefix.len() > MAX_PREFIX_BYTES || !prefix.chars().all(valid) {
-            return Err(BadPrefix);
-        }
-        Ok(Self { prefix: prefix.into() })
+        if is_name(prefix) { Ok(Self { prefix: prefix.into(), domain: None }) } else { Err(BadPrefix) }
     }
 }
 
+/// Returns whether a text can be a prefix or a domain.
+fn is_name(text: &str) -> bool {
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    !text.is_empty() && text.len() <= MAX_NAME_BYTES && text.chars().all(valid)
+}
+
 impl StreamNames {
+    /// Returns the same names for streams in a domain of JetStream; `None` if the domain is not 1 to 64 letters, digits, -
+    /// or _.
+    #[must_use]
+    pub fn in_domain(self, domain: &str) -> Option<Self> {
+        is_name(domain).then(|| Self { domain: Some(domain.into()), ..self })
+    }
+
+    /// Returns the domain of JetStream that has the streams; `None`: that of the broker to which the server connects.
+    #[must_use]
+    pub fn domain(&self) -> Option<&str> {
+        self.domain.as_deref()
+    }
+
     /// Returns the name of the stream that holds a shard's events.
     #[must_use]
     pub fn stream(&self, shard: ShardIndex) -> String {
@@ -160,6 +177,9 @@ mod tests {
         assert_eq!(names.notification("noetl.commands.gpu.7"), None);
         for prefix in ["", "a.b", "a b", "*", ">", "ä", "a/b", &"a".repeat(65)] {
             assert_eq!(prefix.parse::<StreamNames>(), Err(BadPrefix), "{prefix}");
+            assert_eq!(names.clone().in_domain(prefix), None, "{prefix}");
         }
+        let moved = names.clone().in_domain("hub").unwrap();
+        assert_eq!((moved.domain(), names.domain(), moved.stream(0)), (Some("hub"), None, names.stream(0)));
     }
 }

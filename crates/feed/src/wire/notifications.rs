@@ -12,6 +12,9 @@ pub struct NotificationStream {
     pub names: StreamNames,
     /// Age at which messages of a newly created stream expire.
     pub retention: Duration,
+    /// Maximum size of a newly created stream in bytes; `None`: unlimited. A full stream refuses new messages, so that no
+    /// unread one is lost.
+    pub max_bytes: Option<i64>,
     /// Number of servers of a NATS cluster that store the stream. An existing stream with fewer gets more.
     pub replicas: usize,
 }
