@@ -2,7 +2,7 @@
 
 export SQLX_OFFLINE ?= true
 # The same PATH as in scripts/programs.sh, which gives the reasons.
-export PATH := $(CURDIR)/.noetl-tools/node/bin:$(PATH):$(HOME)/.cargo/bin
+export PATH := $(CURDIR)/.noetl-tools/node/bin:$(PATH):$(HOME)/.cargo/bin:/usr/local/sbin:/usr/sbin
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SERVER := $(TARGET)/quick/noetl-graphql

@@ -2,8 +2,9 @@
 # shellcheck shell=sh
 
 # scripts/prepare installs a Node in .noetl-tools/ if the system's is missing or too old. A shell that is older than the
-# installation of Rust does not have cargo in its PATH. The Makefile sets the same PATH.
-export PATH="$PWD/.noetl-tools/node/bin:$PATH:$HOME/.cargo/bin"
+# installation of Rust does not have cargo in its PATH. Debian installs servers in /usr/sbin, which a normal user's PATH
+# lacks. The Makefile sets the same PATH.
+export PATH="$PWD/.noetl-tools/node/bin:$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin"
 
 # at_least VERSION WANTED: true if VERSION is at least WANTED; compares "major.minor".
 at_least() {
@@ -34,7 +35,7 @@ postgres_bin() {
     [ -n "$found" ] && echo "$found"
 }
 
-# Prints the path of nats-server, version 2.9 or newer. Debian installs it in /usr/sbin, which may be missing in PATH.
+# Prints the path of nats-server, version 2.9 or newer. The first one in PATH may be older.
 nats_server() {
     for server in "$(command -v nats-server || true)" /usr/sbin/nats-server /usr/local/sbin/nats-server \
         /usr/local/bin/nats-server /opt/homebrew/bin/nats-server; do
@@ -62,11 +63,6 @@ chromium() {
         [ -x "$browser" ] && echo "$browser" && return
     done
     return 1
-}
-
-# True if a server program is installed. Debian installs it in /usr/sbin, which may be missing in PATH.
-has_server() {
-    command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]
 }
 
 # Prints the path of libfaketime, which changes the time that a process sees. The tests search the same folder.

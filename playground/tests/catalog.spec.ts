@@ -110,11 +110,13 @@ test("an id of a catalog entry in the command palette leads to its version", asy
 test("a retired version leaves the list until it is restored", async ({ console, page }) => {
   const path = freshPath();
   await register(console.url, path, "first text");
-  await console.open(`/catalog/${path}?version=1`, path);
+  await console.open(`/catalog/${path}`, path);
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "Retire…" }).click();
   await dialog.getByRole("button", { name: "Retire", exact: true }).click();
+  await expect(page).toHaveURL(/\?version=1$/);
   await expect(page.getByText("(no version is in use)")).toBeVisible();
+  await expect(page.getByRole("button", { name: "Restore…" })).toBeVisible();
   await expect(page.getByRole("button", { name: "Execute" })).toHaveAttribute("aria-disabled", "true");
 
   await console.open(`/catalog?prefix=${path}`, "Catalog");

@@ -75,7 +75,7 @@ fn log_once(event: &Event, logged: &mut BTreeSet<String>) {
     } else if lacks_right(event) {
         tracing::warn!(
             error,
-            "the user lacks a right at the broker; docs/deploy.md lists the rights that a server needs"
+            "the user lacks a right at the broker; docs/operations/infrastructure.md lists the rights that a server needs"
         );
     } else {
         tracing::warn!(error, "the broker can't be used; NOETL_LOG=async_nats=debug logs the details");

@@ -197,7 +197,8 @@ impl Housekeeping {
 
     async fn create_partitions(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
         let ensured = partitions::ensure(&self.databases.shards()[usize::from(shard)]).await;
-        let Partitions { made, blocked, in_default, busy, denied } = ensured.map_err(ServiceError::from)?;
+        let Partitions { made, blocked, in_default, busy, denied, left_to_owner } =
+            ensured.map_err(ServiceError::from)?;
         if !blocked.is_empty() {
             return Err(HousekeepingError::Blocked { blocked: list(&blocked), made: list(&made) });
         }
@@ -207,11 +208,15 @@ impl Housekeeping {
         if !busy.is_empty() {
             return Err(HousekeepingError::Busy(list(&busy)));
         }
-        Ok(match (made.is_empty(), in_default.is_empty()) {
-            (true, true) => "made none, because all exist".to_owned(),
-            (_, true) => format!("made {}", list(&made)),
-            (..) => format!("made {}; the events of {} stay in the default partition", list(&made), list(&in_default)),
-        })
+        let mut parts = vec![format!("made {}", list(&made))];
+        if !in_default.is_empty() {
+            parts.push(format!("the events of {} stay in the default partition", list(&in_default)));
+        }
+        if !left_to_owner.is_empty() {
+            parts.push(format!("left {} to the role that owns noetl.event", list(&left_to_owner)));
+        }
+        let all_exist = made.is_empty() && parts.len() == 1;
+        Ok(if all_exist { "made none, because all exist".to_owned() } else { parts.join("; ") })
     }
 
     async fn complete_moves(&self) -> Result<String, HousekeepingError> {

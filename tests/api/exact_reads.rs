@@ -1,8 +1,9 @@
 //! Each read of one execution has the state of its whole log, also if nothing stores it in the list. A row of a list
 //! contradicts neither itself nor the filter, and is not older than what a live subscription has shown.
 
+use noetl_testkit::feed::run;
 use noetl_testkit::worker::event_with;
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 
 const WITHOUT_PROJECTOR: [(&str, &str); 1] = [("NOETL_PROJECTOR", "false")];
@@ -169,4 +170,47 @@ async fn a_page_is_not_older_than_its_live_subscription() {
     for (live, root) in live.iter_mut().zip(["executionUpdates", "executionListUpdates"]) {
         while live.next().await.unwrap()[root]["execution"] != shown {}
     }
+}
+
+/// A list reads its rows, and then compares them with their logs. A state that is stored in between is not that of the rows.
+#[tokio::test]
+async fn a_row_whose_state_is_stored_while_a_list_is_read_is_not_shown_as_it_was_before() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_without_projector().await;
+    let mut database = deployment.cluster().await;
+    let keep = |name: &str| {
+        format!(
+            "CREATE TABLE public.{name}_row AS TABLE noetl.execution;
+             CREATE TABLE public.{name}_state AS TABLE noetl.projection_snapshot;"
+        )
+    };
+    let store = |name: &str| {
+        format!(
+            "DELETE FROM noetl.execution; INSERT INTO noetl.execution TABLE public.{name}_row;
+             DELETE FROM noetl.projection_snapshot; INSERT INTO noetl.projection_snapshot TABLE public.{name}_state;"
+        )
+    };
+    let execution = server.start_execution().await;
+    write(&server, execution, 10, &json!({ "type": "step.enter" })).await;
+    server.advance_projections(&[execution]).await;
+    run(&mut database, &keep("early")).await;
+    write(&server, execution, 20, &json!({ "type": "playbook.completed" })).await;
+    server.advance_projections(&[execution]).await;
+    run(&mut database, &(keep("late") + &store("early"))).await;
+
+    run(&mut database, "BEGIN; LOCK TABLE noetl.projection_snapshot IN ACCESS EXCLUSIVE MODE").await;
+    let list = server.data("{ executions { nodes { status endedAt } } }", Value::Null);
+    let stored = async {
+        let mut observer = deployment.cluster().await;
+        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity
+                     WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name = 'noetl-graphql')";
+        eventually("the comparison waits", async || {
+            sqlx::query_scalar::<_, bool>(waits).fetch_one(&mut observer).await.unwrap().then_some(())
+        })
+        .await;
+        run(&mut database, &(store("late") + "COMMIT")).await;
+    };
+    let (listed, ()) = tokio::join!(list, stored);
+    let row = &listed["executions"]["nodes"][0];
+    assert_eq!((&row["status"], row["endedAt"].is_string()), (&json!("COMPLETED"), true), "{row}");
 }

@@ -37,6 +37,8 @@ impl PgBouncer {
         );
         std::fs::write(&file, settings).unwrap();
         let mut command = Command::new("pgbouncer");
+        // Debian installs the binary in a folder that is not in a user's PATH.
+        command.env("PATH", format!("{}:/usr/local/sbin:/usr/sbin", std::env::var("PATH").unwrap()));
         if Uid::effective().is_root() {
             command.uid(NOBODY).gid(NOBODY);
             std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();

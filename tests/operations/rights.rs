@@ -6,7 +6,7 @@ use noetl_testkit::feed::{Reader, insert, run};
 use noetl_testkit::mover::{buckets, moved, with_executions};
 use noetl_testkit::outbox::{NO_RELAY, reference};
 use noetl_testkit::worker::event;
-use noetl_testkit::{Deployment, NOT_DURABLE, Server, own_postgres, repository};
+use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres, repository};
 use serde_json::{Value, json};
 use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -85,13 +85,47 @@ async fn use_api(deployment: &Deployment, server: &Server) {
     assert!(reader.until_seen(deployment.committed().await).await, "the feed ended");
 }
 
-/// Drops the partition that was created last, as if its quarter had come nearer. Returns its name and its first id.
+/// Starts a server. Returns it with its log.
+async fn logged_server(deployment: &Deployment) -> (Server, NamedTempFile) {
+    let log = NamedTempFile::new().unwrap();
+    let mut command = deployment.command("serve");
+    command.env(NO_RELAY.0, NO_RELAY.1).stderr(log.reopen().unwrap());
+    (Server::spawn(command).await, log)
+}
+
+/// Drops the partition of the last quarter, as if a quarter had begun since it was created. Returns its name and its
+/// first id.
 async fn drop_last_partition(admin: &mut PgConnection) -> (String, i64) {
     let last = "SELECT relname::text, (regexp_match(pg_get_expr(relpartbound, oid), 'FROM \\(''?(\\d+)'))[1]::bigint
                 FROM pg_class WHERE relname ~ '^event_p[0-9]+q[0-9]$' ORDER BY 2 DESC LIMIT 1";
     let (partition, from): (String, i64) = sqlx::query_as(last).fetch_one(&mut *admin).await.unwrap();
     run(admin, &format!("DROP TABLE noetl.{partition}")).await;
     (partition, from)
+}
+
+/// Checks the reports of a role that may not create partitions: shard 0 lacks that of the last quarter, which is left to
+/// the owner, and shard 1 also lacks that of the next quarter, which is a failure.
+async fn missing_partitions_are_reported(deployment: &Deployment, last: &str, next: &str) {
+    let (code, text) = said(deployment, "maintain", &[]).await;
+    assert_eq!(code, 1, "{text}");
+    let left = format!("shard 0: partitions: made none; left {last} to the role that owns noetl.event\n");
+    let failed = format!(
+        "shard 1: partitions: FAILED: can't create {next}, because the role of this process does not own \
+         noetl.event; run `noetl-graphql maintain`"
+    );
+    assert_eq!(text.matches("FAILED").count(), 1, "{text}");
+    assert!(text.contains(&left) && text.contains(&failed), "{text}");
+
+    let (server, log) = logged_server(deployment).await;
+    let lines = eventually("the server reports the partition", async || {
+        let lines = fs::read_to_string(log.path()).unwrap();
+        lines.lines().any(|line| line.contains("shard 1") && line.contains("does not own")).then_some(lines)
+    })
+    .await;
+    assert_eq!(lines.matches("does not own").count(), 1, "{lines}");
+    let counted = server.metric("noetl_event_partitions_blocked_total").await;
+    assert!((counted - 1.0).abs() < 0.5, "{counted} partitions are counted, so a correct deployment gets an alert");
+    assert!(server.stop().await.success());
 }
 
 #[tokio::test]
@@ -114,10 +148,7 @@ async fn a_server_works_with_the_granted_rights_and_has_no_others() {
     }
 
     log_in(&mut deployment, SERVER);
-    let log = NamedTempFile::new().unwrap();
-    let mut command = deployment.command("serve");
-    command.env(NO_RELAY.0, NO_RELAY.1).stderr(log.reopen().unwrap());
-    let server = Server::spawn(command).await;
+    let (server, log) = logged_server(&deployment).await;
     deployment.feeds_begun().await;
     use_api(&deployment, &server).await;
     let executions = with_executions(&deployment, &server, 2).await;
@@ -137,15 +168,11 @@ async fn a_server_works_with_the_granted_rights_and_has_no_others() {
         }
     }
 
-    let (partition, from) = drop_last_partition(&mut admin).await;
-    let (code, text) = said(&deployment, "maintain", &[]).await;
-    assert_eq!(code, 1, "{text}");
-    let failed = format!(
-        "shard 0: partitions: FAILED: can't create {partition}, because the role of this process does not own \
-         noetl.event; run `noetl-graphql maintain`"
-    );
-    assert_eq!(text.matches("FAILED").count(), 1, "{text}");
-    assert!(text.contains(&failed), "{text}");
+    let (last, from) = drop_last_partition(&mut admin).await;
+    let mut other = PgConnection::connect(&own.dsn("other")).await.unwrap();
+    drop_last_partition(&mut other).await;
+    let (next, _) = drop_last_partition(&mut other).await;
+    missing_partitions_are_reported(&deployment, &last, &next).await;
     log_in(&mut deployment, OWNER);
     succeeds(&deployment, "maintain", &[]).await;
     let mut role = PgConnection::connect(&as_role(&own.dsn("own"), SERVER)).await.unwrap();

@@ -47,11 +47,6 @@ impl Media {
         named(EVENT_STREAM, &ranges).is_some_and(|events| others.is_none_or(|other| events > other))
     }
 
-    /// Returns whether the client accepts `multipart/mixed;subscriptionSpec=1.0`.
-    pub(super) fn accepts_multipart(headers: &HeaderMap) -> bool {
-        named(MULTIPART, &ranges(headers)).is_some()
-    }
-
     /// Returns the status of a response. It is always 200 for `application/json` (section 6.4.1).
     pub(super) fn status(self, reply: &Reply) -> StatusCode {
         match self {
@@ -71,6 +66,29 @@ impl Media {
         match self {
             Self::Json => "application/json",
             Self::GraphqlResponse => "application/graphql-response+json",
+        }
+    }
+}
+
+/// Media type of a response that is a stream of replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamMedia {
+    EventStream,
+    Multipart,
+}
+
+impl StreamMedia {
+    /// Returns the offer that the client prefers of those that it names. `None` if it names none of them.
+    pub(super) fn negotiate(headers: &HeaderMap, offers: &[Self]) -> Option<Self> {
+        let ranges = ranges(headers);
+        let accepted = offers.iter().filter_map(|offer| Some((named(offer.name(), &ranges)?, *offer)));
+        accepted.max_by_key(|(preference, _)| *preference).map(|(_, offer)| offer)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::EventStream => EVENT_STREAM,
+            Self::Multipart => MULTIPART,
         }
     }
 }
@@ -239,9 +257,30 @@ mod tests {
     }
 
     #[test]
+    fn stream_is_the_preferred_of_those_that_are_offered_and_named() {
+        let both = &[StreamMedia::EventStream, StreamMedia::Multipart][..];
+        let events = &[StreamMedia::EventStream][..];
+        for (accept, offers, expected) in [
+            ("application/json, text/event-stream", both, Some(StreamMedia::EventStream)),
+            ("text/event-stream;q=0.1, */*", both, Some(StreamMedia::EventStream)),
+            ("multipart/mixed;subscriptionSpec=1.0, text/event-stream", both, Some(StreamMedia::Multipart)),
+            ("text/event-stream, multipart/mixed;subscriptionSpec=1.0", both, Some(StreamMedia::EventStream)),
+            ("multipart/mixed;subscriptionSpec=1.0;q=0.5, text/event-stream", both, Some(StreamMedia::EventStream)),
+            ("multipart/mixed;subscriptionSpec=1.0, text/event-stream", events, Some(StreamMedia::EventStream)),
+            ("multipart/mixed;subscriptionSpec=1.0, text/event-stream;q=0", events, None),
+            ("text/*, */*", both, None),
+            ("", both, None),
+        ] {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
+            assert_eq!(StreamMedia::negotiate(&headers, offers), expected, "{accept}");
+        }
+    }
+
+    #[test]
     fn multipart_needs_its_subscription_spec() {
         let accepts = |accept: &'static str| {
-            Media::accepts_multipart(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]))
+            let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
+            StreamMedia::negotiate(&headers, &[StreamMedia::Multipart]).is_some()
         };
         assert!(accepts("multipart/mixed;subscriptionSpec=\"1.0\""));
         assert!(accepts("multipart/mixed;boundary=graphql;subscriptionSpec=1.0,application/json"));

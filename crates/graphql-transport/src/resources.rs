@@ -2,13 +2,16 @@
 //! waits.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
 
 use async_graphql::parser::types::OperationType;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use metrics::{Gauge, gauge};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::limits::{LARGE_MESSAGE_BYTES, Limits};
 use super::listener::{Network, Peer};
@@ -74,6 +77,8 @@ type Amounts = [usize; 4];
 pub(super) struct ResourceUsage {
     limits: Limits,
     ledger: Mutex<Ledger>,
+    /// Free encoders for responses. There is one for each processor.
+    encoders: Arc<Semaphore>,
     /// Number of requests in flight, for metrics.
     requests: Gauge,
 }
@@ -86,12 +91,17 @@ struct Ledger {
 
 impl ResourceUsage {
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
-        Arc::new(Self { limits: *limits, ledger: Mutex::default(), requests: gauge!("graphql_requests") })
+        Self::with_gauge(limits, gauge!("graphql_requests"))
     }
 
     /// Returns the resources of other routes than the API's, which are not in the metrics.
     pub(super) fn of_other_routes(limits: &Limits) -> Arc<Self> {
-        Arc::new(Self { limits: *limits, ledger: Mutex::default(), requests: Gauge::noop() })
+        Self::with_gauge(limits, Gauge::noop())
+    }
+
+    fn with_gauge(limits: &Limits, requests: Gauge) -> Arc<Self> {
+        let encoders = Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZeroUsize::get)));
+        Arc::new(Self { limits: *limits, ledger: Mutex::default(), encoders, requests })
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -209,11 +219,26 @@ impl RequestSlot {
         self.buffer(bytes)
     }
 
+    /// Takes an encoder that uses `bytes` of memory. `None` if all encoders are in use, or the buffered bytes are at their
+    /// limit.
+    pub(super) fn encoder(&self, bytes: usize) -> Option<EncoderGuard> {
+        let ResourceGuard { usage, caller, .. } = &self.bytes;
+        let permit = Arc::clone(&usage.encoders).try_acquire_owned().ok()?;
+        let memory = usage.take(caller, Resource::BufferedBytes, bytes).ok()?;
+        Some(EncoderGuard { _permit: permit, _memory: memory })
+    }
+
     /// Frees the slot and returns the bytes of a response. Those that were counted count as buffered until the response
     /// has been sent, so a client that does not read keeps no slot.
     pub(super) fn send(self, body: Vec<u8>) -> Bytes {
         Bytes::from_owner(HeldBytes { text: body, _held: self.bytes })
     }
+}
+
+/// Encoder of a response. Dropping it returns the encoder and its memory.
+pub(super) struct EncoderGuard {
+    _permit: OwnedSemaphorePermit,
+    _memory: ResourceGuard,
 }
 
 /// Resources that an operation keeps until its end.
@@ -348,6 +373,20 @@ mod tests {
             drop(replies);
             assert_eq!(usage.ledger().total, Amounts::default(), "{kind}");
         }
+    }
+
+    #[test]
+    fn encoders_are_few_and_their_memory_is_counted_until_they_are_returned() {
+        let usage = ResourceUsage::new(&Limits { buffered_bytes: 2 << 20, ..Limits::default() });
+        let slot = RequestSlot::take(&usage, &subject("a")).unwrap_or_else(|_| panic!("a slot is free"));
+        assert!(slot.encoder((1 << 20) + 1).is_none());
+        let mut encoders: Vec<_> = (0..10_000).map_while(|_| slot.encoder(10)).collect();
+        let count = available_parallelism().map_or(1, NonZeroUsize::get);
+        assert_eq!((encoders.len(), usage.ledger().total), (count, [1, 0, 10 * count, 0]));
+        encoders.pop();
+        assert!(slot.encoder(10).is_some());
+        drop((encoders, slot));
+        assert_eq!(usage.ledger().total, Amounts::default());
     }
 
     #[test]

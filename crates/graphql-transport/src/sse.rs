@@ -1,5 +1,6 @@
 //! GraphQL over server-sent events: the distinct connections mode of the graphql-sse protocol, at a path of its own, and at
-//! that of the other transports for clients that prefer it ([`Media::prefers_event_stream`]).
+//! that of the other transports for clients that prefer it ([`Media::prefers_event_stream`]). There, clients that only
+//! accept it by its name get it for subscriptions ([`super::graphql`]).
 //!
 //! A request is one operation of any kind. Its response is the stream of its replies: an event `next` for each reply,
 //! and `complete` at the end. Errors of the operation are sent as replies, because a browser's `EventSource` can't read
@@ -73,7 +74,8 @@ async fn open<E: Executor>(state: &TransportState<E>, request: Request) -> Resul
     Ok(streaming::respond(state, framing(), replies, admitted, connection))
 }
 
-fn framing() -> Framing {
+/// Returns the framing of an event stream.
+pub(super) fn framing() -> Framing {
     Framing {
         content_type: "text/event-stream; charset=utf-8",
         // A comment line. The first one makes browsers report the stream as open.

@@ -50,10 +50,7 @@ pub enum MigrationError {
         source: MigrateError,
     },
     /// A build before the first release made the tables.
-    #[error(
-        "{0} was made by a build before version 0.1.0, and is not changed; configure a new database, and copy the data \
-         as docs/operations/upgrade.md says"
-    )]
+    #[error("{0} was made by a build before version 0.1.0, and is not changed; configure new, empty databases")]
     Unreleased(DatabaseName),
     /// A database operation before or after the migrations failed.
     #[error(transparent)]

@@ -6,12 +6,15 @@
 
 use sqlx::{Connection, PgConnection, Row};
 
-use super::error::StorageError;
+use super::error::{StorageError, has_code};
 use super::pools::Database;
 
 /// Comparisons of the sessions of two connections. One finds a pooler that gives the session that was used last, which is
 /// usual; more find one that takes the sessions in turn.
 const COMPARISONS: usize = 3;
+
+/// SQLSTATE with which PgBouncer refuses a transaction in its mode `statement`.
+const PROTOCOL_VIOLATION: &str = "08P01";
 
 /// Returns whether two connections get the same session, or one connection gets several.
 #[tracing::instrument(level = "debug", name = "sql.pooler.shares_sessions", skip_all, fields(database = %database.name()))]
@@ -21,7 +24,10 @@ pub async fn shares_sessions(database: &Database) -> Result<bool, StorageError> 
         let own = session(&mut one).await?;
         let mut shares = false;
         for _ in 0..COMPARISONS {
-            sqlx::raw_sql("BEGIN").execute(&mut other).await?;
+            match sqlx::raw_sql("BEGIN").execute(&mut other).await {
+                Err(error) if has_code(&error, PROTOCOL_VIOLATION) => return Ok(true),
+                begun => begun?,
+            };
             // A pooler without another session would let `one` wait for this transaction.
             shares = session(&mut other).await? == own || session(&mut one).await? != own;
             sqlx::raw_sql("ROLLBACK").execute(&mut other).await?;

@@ -5,6 +5,7 @@ use std::fs;
 
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use async_nats::jetstream::{self, Context};
+use async_nats::{ConnectOptions, ServerAddr};
 use noetl_testkit::broker_cluster::free_ports;
 use noetl_testkit::{Deployment, Server, eventually, repository};
 use tempfile::NamedTempFile;
@@ -25,10 +26,10 @@ fn account(jetstream: &str, permissions: &str) -> String {
     )
 }
 
-/// Returns the rights of the table in docs/deploy.md as a part of a user's configuration. `creates`: with the rights to
-/// create streams.
+/// Returns the rights of the table in docs/operations/infrastructure.md as a part of a user's configuration.
+/// `creates`: with the rights to create streams.
 fn documented_permissions(creates: bool) -> String {
-    let page = fs::read_to_string(repository().join("docs/deploy.md")).unwrap();
+    let page = fs::read_to_string(repository().join("docs/operations/infrastructure.md")).unwrap();
     let (mut publish, mut subscribe) = (Vec::new(), Vec::new());
     for row in page.lines().filter(|line| line.starts_with("| publish")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
@@ -54,7 +55,13 @@ fn url(user: &str, port: u16) -> String {
 
 /// Connects to a broker that starts.
 async fn connected(url: &str) -> Context {
-    jetstream::new(eventually("the broker listens", async || async_nats::connect(url).await.ok()).await)
+    let address: ServerAddr = url.parse().unwrap();
+    // The client does not use the login in an address.
+    let options = || match address.username() {
+        Some(user) => ConnectOptions::with_user_and_password(user.to_owned(), "x".to_owned()),
+        None => ConnectOptions::new(),
+    };
+    jetstream::new(eventually("the broker listens", async || options().connect(address.clone()).await.ok()).await)
 }
 
 /// Starts a replica whose log is in a file.

@@ -73,12 +73,17 @@ async fn a_subscription_delivers_its_items_and_completes() {
 }
 
 #[tokio::test]
-async fn the_graphql_endpoint_streams_events_only_to_clients_that_prefer_them() {
+async fn the_graphql_endpoint_streams_subscriptions_to_clients_that_name_event_streams() {
     let server = Server::start().await;
     let subscription = "subscription { count(to: 1) }";
-    for accept in
-        ["text/event-stream", "text/event-stream, multipart/mixed", "application/json;q=0.5, text/event-stream"]
-    {
+    for accept in [
+        "text/event-stream",
+        "text/event-stream, multipart/mixed",
+        "application/json;q=0.5, text/event-stream",
+        "application/json, text/event-stream",
+        "text/event-stream;q=0.5, */*",
+        "application/json, text/event-stream;q=0.6, multipart/mixed;subscriptionSpec=1.0;q=0.5",
+    ] {
         let posted = server.request(&json!({ "query": subscription }));
         for request in [posted, server.get(&[("query", subscription)])] {
             let mut events = Events::open(request.header(ACCEPT, accept)).await;
@@ -86,12 +91,39 @@ async fn the_graphql_endpoint_streams_events_only_to_clients_that_prefer_them() 
             events.expect_end().await;
         }
     }
-    for accept in ["application/json, text/event-stream", "text/event-stream;q=0.5, application/json", "*/*"] {
-        let post = |query: &str| answer(server.request(&json!({ "query": query })).header(ACCEPT, accept));
-        assert_eq!(post("{ hello }").await, (StatusCode::OK, json!({ "data": { "hello": "world" } })), "{accept}");
-        let (status, refused) = post(subscription).await;
+    for accept in ["*/*", "application/json, text/*", "application/json, text/event-stream;q=0"] {
+        let (status, refused) = answer(server.request(&json!({ "query": subscription })).header(ACCEPT, accept)).await;
         assert_eq!((status, code(&refused)), (StatusCode::BAD_REQUEST, "BAD_REQUEST"), "{accept}");
     }
+}
+
+#[tokio::test]
+async fn the_graphql_endpoint_streams_queries_only_to_clients_that_prefer_event_streams() {
+    let server = Server::start().await;
+    let hello = json!({ "data": { "hello": "world" } });
+    let post = |accept: &str| server.request(&json!({ "query": "{ hello }" })).header(ACCEPT, accept);
+    let mut events = Events::open(post("application/json;q=0.5, text/event-stream")).await;
+    assert_eq!(events.result().await, hello);
+    for accept in ["application/json, text/event-stream", "text/event-stream;q=0.5, application/json", "*/*"] {
+        assert_eq!(answer(post(accept)).await, (StatusCode::OK, hello.clone()), "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_prefers_multipart_to_event_streams_gets_event_streams_over_get() {
+    const BOTH: &str = "multipart/mixed;subscriptionSpec=1.0, text/event-stream";
+    let server = Server::start().await;
+    let subscription = "subscription { count(to: 1) }";
+    let posted = server.request(&json!({ "query": subscription })).header(ACCEPT, BOTH).send().await.unwrap();
+    assert!(posted.headers()[CONTENT_TYPE].to_str().unwrap().starts_with("multipart/mixed"));
+    let get = |query: &str| server.get(&[("query", query)]).header(ACCEPT, BOTH);
+    for (query, data) in [(subscription, json!({ "count": 1 })), ("{ hello }", json!({ "hello": "world" }))] {
+        let mut events = Events::open(get(query)).await;
+        assert_eq!(events.result().await, json!({ "data": data }), "{query}");
+        events.expect_end().await;
+    }
+    let (status, _) = answer(get("mutation { add(amount: 2) }")).await;
+    assert_eq!((status, *server.probe.sum.borrow()), (StatusCode::METHOD_NOT_ALLOWED, 0));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@
 //! is cached, and the claim confirms it: if a newer version exists, or this one is retired, nothing is claimed, and the
 //! request is carried out again with the newest version.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;

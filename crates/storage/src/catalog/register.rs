@@ -75,12 +75,10 @@ struct Newest {
 async fn newest(tx: &mut Transaction, entry: &NewEntry) -> sqlx::Result<Option<Newest>> {
     let newest = sqlx::query_as!(
         Newest,
-        r#"SELECT last.version AS "version!", newest.same AS "same?"
-           FROM (SELECT version FROM noetl.catalog WHERE path = $1 ORDER BY version DESC LIMIT 1) AS last
-           LEFT JOIN LATERAL (
-               SELECT CASE WHEN lower(kind) = $2 AND content = $3 THEN catalog_id END AS same
-               FROM noetl.catalog WHERE path = $1 AND archived_at IS NULL ORDER BY version DESC LIMIT 1
-           ) AS newest ON true"#,
+        r#"SELECT last.version AS "version!",
+                  (SELECT CASE WHEN lower(kind) = $2 AND content = $3 THEN catalog_id END
+                   FROM noetl.catalog WHERE path = $1 AND archived_at IS NULL ORDER BY version DESC LIMIT 1) AS same
+           FROM (SELECT version FROM noetl.catalog WHERE path = $1 ORDER BY version DESC LIMIT 1) AS last"#,
         entry.path,
         entry.kind,
         entry.content,

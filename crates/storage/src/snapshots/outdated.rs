@@ -8,8 +8,9 @@ use crate::pools::Database;
 use noetl_domain::projection::SHAPE;
 use noetl_domain::tx_snapshot::TxSnapshot;
 
-/// Returns the ids of those executions whose logs have events that their stored states, and so their rows in the list, do
-/// not see. An execution without a valid stored state is one of them. Neither states nor events are read.
+/// Returns the ids of those executions whose logs have events that their rows in the list, as they were read, do not see:
+/// the row has changed since, or the stored state does not see the events. An execution without a valid stored state is one
+/// of them. Neither states nor events are read.
 #[tracing::instrument(
     level = "debug", name = "sql.snapshots.outdated", skip_all,
     fields(database = %shard.name(), count = rows.len())
@@ -24,10 +25,11 @@ pub async fn outdated(shard: &Database, rows: &[&ExecutionRow]) -> Result<Vec<i6
         r#"WITH system AS MATERIALIZED (
              SELECT system_identifier::text AS id FROM pg_control_system()
          ), base AS (
-             SELECT log.id,
+             SELECT log.*,
                     CASE WHEN stored.meta ->> 'schema' = $5 AND stored.meta ->> 'system' = (SELECT id FROM system)
                          THEN stored.meta ->> 'as_of' ELSE $6 END AS as_of
-             FROM unnest($1::bigint[], $2::text[], $3::text[]) AS log (id, tenant_id, organization_id)
+             FROM unnest($1::bigint[], $2::text[], $3::text[], $9::text[], $10::bigint[], $11::integer[])
+                 AS log (id, tenant_id, organization_id, status, last_event_id, failed_steps)
              LEFT JOIN LATERAL (
                  SELECT meta FROM noetl.projection_snapshot
                  WHERE tenant_id = log.tenant_id AND organization_id = log.organization_id
@@ -35,7 +37,11 @@ pub async fn outdated(shard: &Database, rows: &[&ExecutionRow]) -> Result<Vec<i6
              ) AS stored ON true
          )
          SELECT base.id AS "id!" FROM base
-         WHERE EXISTS (
+         -- State and row are stored together, so a row that has not changed belongs to the state that this statement sees.
+         WHERE (SELECT (status, last_event_id, failed_steps)
+                       IS DISTINCT FROM (base.status, base.last_event_id, base.failed_steps)
+                FROM noetl.execution WHERE execution_id = base.id) IS NOT FALSE
+         OR EXISTS (
              SELECT FROM noetl.event
              WHERE execution_id >= base.id AND execution_id <= base.id AND execution_id >= $7 AND execution_id <= $8
                AND tx_id >= pg_snapshot_xmax(base.as_of::pg_snapshot) OFFSET 0
@@ -55,6 +61,9 @@ pub async fn outdated(shard: &Database, rows: &[&ExecutionRow]) -> Result<Vec<i6
         TxSnapshot::beginning().to_string(),
         span.first,
         span.last,
+        &rows.iter().map(|row| row.status.as_str()).collect::<Vec<_>>() as &[&str],
+        &rows.iter().map(|row| row.last_event_id).collect::<Vec<_>>() as &[Option<i64>],
+        &rows.iter().map(|row| row.failed_steps).collect::<Vec<_>>() as &[Option<i32>],
     );
     shard.run(outdated.fetch_all(shard.planned_for(rows.len()))).await
 }

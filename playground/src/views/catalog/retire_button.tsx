@@ -2,6 +2,7 @@
 
 import { Checkbox, Stack } from "@mantine/core";
 import { IconArchive, IconArchiveOff } from "@tabler/icons-react";
+import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { useApiMutation } from "../../api/hooks";
@@ -9,6 +10,8 @@ import { ConfirmDialog } from "../../ui/confirm_dialog";
 import { PermittedButton } from "../../ui/permitted_button";
 import type { Entry } from "./entry_view";
 import { ArchiveCatalogEntryDocument, RestoreCatalogEntryDocument } from "./operations.generated";
+
+const route = getRouteApi("/catalog/$");
 
 const ACTIONS = {
   retire: {
@@ -20,6 +23,7 @@ const ACTIONS = {
 };
 
 export function RetireButton({ entry }: { entry: Entry }) {
+  const navigate = route.useNavigate();
   const [asked, setAsked] = useState<keyof typeof ACTIONS | null>(null);
   const [allVersions, setAllVersions] = useState(false);
   const archive = useApiMutation(ArchiveCatalogEntryDocument);
@@ -31,6 +35,9 @@ export function RetireButton({ entry }: { entry: Entry }) {
   const { label, icon: Icon } = ACTIONS[offered];
 
   async function confirm() {
+    // The queries are sent again before the result returns. Without a version, the address would then mean another one.
+    const version = String(entry.version);
+    void navigate({ search: (before) => ({ ...before, version }), replace: true, resetScroll: false, ignoreBlocker: true });
     const variables = { input: { catalogId: entry.catalogId, allVersions } };
     const changed =
       asked === "restore"

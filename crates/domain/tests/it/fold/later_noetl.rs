@@ -15,13 +15,13 @@ impl History {
         self.command("command.claimed", "a", &command);
         self.reported("command.started", "a", &command, ahead);
         self.reported("command.completed", "a", &command, ahead);
-        let mut marked = json!({ "command_id": command, "pending_callback": true });
+        let mut context = json!({ "command_id": command, "pending_callback": true });
         match marker {
-            "result" => self.with_result(json!({ "status": "success", "context": marked })),
-            "context" => self.with_context(marked),
+            "result" => self.with_result(json!({ "status": "success", "context": context })),
+            "context" => self.with_context(context),
             _ => {
-                marked["worker_id"] = json!("worker-1");
-                self.last().meta = Some(marked);
+                context["worker_id"] = json!("worker-1");
+                self.last().meta = Some(context);
                 self
             }
         };
