@@ -121,7 +121,7 @@ test("a retired version leaves the list until it is restored", async ({ console,
 
   await console.open(`/catalog?prefix=${path}`, "Catalog");
   await expect(page.getByText("No entry matches the filter")).toBeVisible();
-  await page.getByText("Retired too", { exact: true }).click();
+  await page.getByRole("switch", { name: "Retired too" }).click();
   await expect(page).toHaveURL(/retired=too/);
   await expect(page.getByRole("table", { name: "Catalog entries" }).getByText("Retired", { exact: true })).toBeVisible();
 

@@ -70,7 +70,9 @@ fn tell() -> impl Fn(Event) -> std::future::Ready<()> + Send + Sync + 'static {
 /// again are one line each.
 fn log_once(event: &Event, logged: &mut BTreeSet<String>) {
     let error = event.to_string();
-    if logged.len() >= MAX_LOGGED || !logged.insert(error.clone()) {
+    // The later parts of a refused subject differ for each message or reader.
+    let key = error.splitn(6, '.').take(5).collect::<Vec<_>>().join(".");
+    if logged.len() >= MAX_LOGGED || !logged.insert(key) {
         tracing::debug!(error, "the broker returned an error");
     } else if lacks_right(event) {
         tracing::warn!(

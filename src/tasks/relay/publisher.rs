@@ -88,13 +88,15 @@ pub(super) struct Publisher {
     stream: NotificationStream,
     /// Number of connects at the last time that the stream was seen.
     seen_on: Option<u64>,
+    /// Number of connects at the last time that the stream got its replicas, or that the broker refused them.
+    replicated_on: Option<u64>,
 }
 
 impl Publisher {
     pub(super) fn new(client: Client, stream: NotificationStream) -> Self {
         let mut context = streams::context(client.clone(), &stream.names);
         context.set_timeout(ACK_TIMEOUT);
-        Self { client, context, stream, seen_on: None }
+        Self { client, context, stream, seen_on: None, replicated_on: None }
     }
 
     /// Checks that the broker is connected, and creates the stream of notifications after each connect if none exists.
@@ -104,8 +106,8 @@ impl Publisher {
         }
         let connects = self.client.statistics().connects.load(Ordering::Relaxed);
         if self.seen_on != Some(connects) {
-            self.ensure_stream().await?;
-            self.seen_on = Some(connects);
+            self.ensure_stream(self.replicated_on != Some(connects)).await?;
+            (self.seen_on, self.replicated_on) = (Some(connects), Some(connects));
         }
         Ok(())
     }
@@ -115,12 +117,12 @@ impl Publisher {
         self.seen_on = None;
     }
 
-    async fn ensure_stream(&self) -> Result<(), NotReady> {
+    async fn ensure_stream(&self, replicates: bool) -> Result<(), NotReady> {
         use jetstream::context::GetStreamByNameErrorKind::NotFound;
         let NotificationStream { names, retention, max_bytes, replicas } = &self.stream;
         let (name, subjects) = (names.notifications(), names.notification_subjects());
         match self.context.stream_by_subject(&subjects).await {
-            Ok(found) if found == name => return self.add_replicas(&name).await,
+            Ok(found) if found == name && replicates => return self.add_replicas(&name).await,
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == NotFound => {}
             Err(error) => return Err(error.into()),
@@ -137,7 +139,7 @@ impl Publisher {
             num_replicas: *replicas,
             ..Config::default()
         };
-        streams::open_or_create(&self.context, config).await?;
+        streams::open_or_create(&self.context, names, config).await?;
         tracing::info!(stream = name, "the stream of the workers' notifications is ready");
         Ok(())
     }

@@ -44,21 +44,28 @@ pub struct EndKey(pub Id);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StateKey(pub Id);
 
-/// Key of whether the row of an execution lacks events of its log.
+/// Key of whether the row of an execution, as it was read, lacks events of its log.
 #[derive(Debug, Clone)]
 pub struct OutdatedKey(pub ExecutionRow);
 
 impl PartialEq for OutdatedKey {
     fn eq(&self, other: &Self) -> bool {
-        self.0.execution_id == other.0.execution_id
+        self.version() == other.version()
     }
 }
 
 impl Eq for OutdatedKey {}
 
+impl OutdatedKey {
+    /// Returns the columns by which a row is compared with its log.
+    fn version(&self) -> (i64, &str, Option<i64>, Option<i32>) {
+        (self.0.execution_id, &self.0.status, self.0.last_event_id, self.0.failed_steps)
+    }
+}
+
 impl Hash for OutdatedKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.execution_id.hash(state);
+        self.version().hash(state);
     }
 }
 

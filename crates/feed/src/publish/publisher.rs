@@ -174,7 +174,7 @@ impl Publisher {
             ..Config::default()
         };
         let context = streams::context(client.clone(), &names);
-        let stream = streams::open_or_create(&context, config).await.map_err(broker)?;
+        let stream = streams::open_or_create(&context, &names, config).await.map_err(broker)?;
         let acks = Acks::open(client.clone(), window).await?;
         let info = stream.cached_info();
         let created = created(info);

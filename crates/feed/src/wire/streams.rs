@@ -56,16 +56,16 @@ pub fn context(client: Client, names: &StreamNames) -> Context {
 
 /// Opens a stream, and creates it if it does not exist. An existing stream must have the subjects, and keep and
 /// acknowledge messages; its other settings may differ.
-pub async fn open_or_create(context: &Context, wanted: Config) -> Result<Stream, UnusableStream> {
+pub async fn open_or_create(context: &Context, names: &StreamNames, wanted: Config) -> Result<Stream, UnusableStream> {
     let name = wanted.name.clone();
     match context.get_stream(&name).await {
         Ok(stream) => match problem(&stream.cached_info().config, &wanted) {
             None => Ok(stream),
-            Some(problem) => Err(UnusableStream::Unfit { name, problem, command: command(&wanted) }),
+            Some(problem) => Err(UnusableStream::Unfit { name, problem, command: command(&wanted, names.domain()) }),
         },
         Err(error) if is_missing(&error) => {
             let refused = |error: CreateStreamError| {
-                let (reason, command) = (refusal(&error), command(&wanted));
+                let (reason, command) = (refusal(&error), command(&wanted, names.domain()));
                 UnusableStream::NotCreated { name, reason, command }
             };
             context.create_stream(wanted.clone()).await.map_err(refused)
@@ -117,14 +117,15 @@ fn covers(wide: &str, narrow: &str) -> bool {
 }
 
 /// Returns the command of the `nats` client that creates a stream.
-fn command(config: &Config) -> String {
+fn command(config: &Config, domain: Option<&str>) -> String {
     let Config { name, max_age, max_bytes, duplicate_window, num_replicas, .. } = config;
     let (subjects, discard) =
         (config.subjects.join(","), if config.discard == DiscardPolicy::New { "new" } else { "old" });
+    let domain = domain.map_or_else(String::new, |domain| format!(" --js-domain={domain}"));
     let size = if *max_bytes > 0 { format!(" --max-bytes={max_bytes}") } else { String::new() };
     format!(
         "nats stream add {name} --subjects='{subjects}' --storage=file --retention=limits --discard={discard} \
-         --max-age={}s{size} --dupe-window={}s --replicas={num_replicas} --defaults",
+         --max-age={}s{size} --dupe-window={}s --replicas={num_replicas} --defaults{domain}",
         max_age.as_secs(),
         duplicate_window.as_secs()
     )
@@ -167,11 +168,12 @@ mod tests {
         let (max_age, duplicate_window) = (Duration::from_hours(24), Duration::from_mins(2));
         let plain = Config { max_age, duplicate_window, num_replicas: 3, ..config(&["noetl.events.>"]) };
         assert_eq!(
-            command(&plain),
+            command(&plain, None),
             "nats stream add noetl_events --subjects='noetl.events.>' --storage=file --retention=limits --discard=old \
              --max-age=86400s --dupe-window=120s --replicas=3 --defaults"
         );
-        let limited = command(&Config { max_bytes: 5_000_000, discard: DiscardPolicy::New, ..plain });
+        let limited = command(&Config { max_bytes: 5_000_000, discard: DiscardPolicy::New, ..plain }, Some("hub"));
         assert!(limited.contains("--discard=new --max-age=86400s --max-bytes=5000000 "), "{limited}");
+        assert!(limited.ends_with(" --js-domain=hub"), "{limited}");
     }
 }

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chrono::TimeDelta;
 use serde_json::Value;
 
 use super::Executions;
-use noetl_domain::execution::{dedup_scope, overlay};
+use noetl_domain::execution::{DEFAULT_WINDOW_SECONDS, dedup_scope, overlay};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::tenant::{Caller, NamedTenancy, Scope};
 use noetl_runtime::clock;
 use noetl_storage::catalog::CatalogEntry;
-use noetl_storage::dedup;
+use noetl_storage::dedup::{self, ClaimRow};
 use noetl_storage::events::FirstEvent;
 use noetl_use_cases::catalog::ReadCatalog;
 use noetl_use_cases::error::{Rejection, ServiceError};
@@ -82,11 +83,14 @@ impl Executions {
         Err(Rejection::not_found("executionId", message).into())
     }
 
-    /// Returns whether a dedup key is claimed, so that a request with it starts nothing.
+    /// Returns whether a dedup key is claimed, so that a request with it starts nothing. A claim that NoETL's server made has
+    /// the window of the request.
     async fn is_claimed(&self, dedup: Option<&Dedup>, parent: Option<Id>, tenant: &str) -> Result<bool, ServiceError> {
-        let Some(Dedup { key, .. }) = dedup else { return Ok(false) };
+        let Some(Dedup { key, window_seconds, .. }) = dedup else { return Ok(false) };
         let claim = dedup::find(self.databases.cluster(), dedup_scope(parent, tenant), key).await?;
-        Ok(claim.is_some_and(|claim| claim.expires_at.is_none_or(|end| end > clock::now())))
+        let window = TimeDelta::seconds(window_seconds.unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS)));
+        let end = |claim: ClaimRow| claim.expires_at.or_else(|| claim.first_seen_at.checked_add_signed(window));
+        Ok(claim.is_some_and(|claim| end(claim).is_some_and(|end| end > clock::now())))
     }
 
     /// Returns the source subscription whose message an execution runs.

@@ -198,7 +198,8 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
                 organization_id, pool, rerun_of, failed_steps
          FROM input JOIN saved ON saved.aggregate_id = input.id::text ORDER BY id
          ON CONFLICT (execution_id) DO UPDATE
-         SET catalog_id = CASE listed.catalog_id WHEN 0 THEN EXCLUDED.catalog_id ELSE listed.catalog_id END,
+         SET catalog_id = CASE WHEN listed.catalog_id = 0 OR listed.start_time IS NULL
+                          THEN EXCLUDED.catalog_id ELSE listed.catalog_id END,
              parent_execution_id = coalesce(listed.parent_execution_id, EXCLUDED.parent_execution_id),
              path = coalesce(listed.path, EXCLUDED.path), status = EXCLUDED.status,
              last_event_type = EXCLUDED.last_event_type, last_node_name = EXCLUDED.last_node_name,
