@@ -38,7 +38,7 @@ pub enum UnusableStream {
     Unfit {
         /// Name of the stream.
         name: String,
-        /// What does not fit.
+        /// Reason that it does not fit.
         problem: String,
         /// Command that creates a stream that fits.
         command: String,

@@ -58,7 +58,7 @@ struct References {
     by_path: HashMap<String, NewestEntry>,
     /// Newest versions of the paths that have only retired ones.
     retired: HashMap<String, Arc<CatalogEntry>>,
-    /// How the newest versions were found.
+    /// Source of the newest versions.
     newest: Newest,
     by_id: HashMap<i64, Arc<CatalogEntry>>,
     parents: HashMap<Id, Arc<FirstEvent>>,
