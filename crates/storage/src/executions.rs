@@ -46,7 +46,7 @@ pub struct ExecutionRow {
     pub execution_pool: Option<String>,
     /// Execution of which this one is a rerun.
     pub rerun_of: Option<i64>,
-    /// Number of failed steps; `None` on rows that earlier builds or other programs wrote.
+    /// Number of failed steps; `None` on rows that other programs wrote.
     pub failed_steps: Option<i32>,
 }
 
