@@ -30,6 +30,9 @@ pub(super) async fn connect(settings: &BrokerSettings, name: &str) -> Result<Cli
     if let Some((certificate, key)) = &settings.client_certificate {
         options = options.add_client_certificate(certificate.clone(), key.clone());
     }
+    if let Some(prefix) = &settings.inbox_prefix {
+        options = options.custom_inbox_prefix(prefix);
+    }
     options = match settings.login.clone() {
         Some(Login::Password(user, password)) => options.user_and_password(user, password),
         Some(Login::Token(token)) => options.token(token),

@@ -8,10 +8,10 @@ use super::Definition;
 use super::reader::Reader;
 use noetl_feed::publish::publisher::StreamSettings;
 use noetl_feed::publish::tailer::TailSettings;
-use noetl_feed::wire::names::StreamNames;
+use noetl_feed::wire::names::{BadSubjectPrefix, StreamNames, SubjectPrefix};
 use noetl_feed::wire::notifications::NotificationStream;
 
-pub(super) const SETTINGS: [Definition; 13] = [
+pub(super) const SETTINGS: [Definition; 14] = [
     Definition::text(
         "NOETL_NATS_URL",
         "none",
@@ -21,6 +21,11 @@ pub(super) const SETTINGS: [Definition; 13] = [
         "NOETL_NATS_JETSTREAM_DOMAIN",
         "none",
         "domain of JetStream that has the streams, if it is not that of the brokers to which the server connects: 1 to 64 letters, digits, - or _. All replicas of a deployment must have the same one",
+    ),
+    Definition::text(
+        "NOETL_NATS_API_PREFIX",
+        "none",
+        "prefix under which the account of the server imports the API of the JetStream of another account, such as `JS.shared.API`: 1 to 128 letters, digits, -, _, $ or @, in parts separated by dots. It excludes `NOETL_NATS_JETSTREAM_DOMAIN`. All replicas of a deployment must have the same one",
     ),
     Definition::value("NOETL_EVENT_STREAM_ENABLED", "whether this replica publishes events"),
     Definition::value("NOETL_EVENT_STREAM_BATCH", "maximum number of events in flight to the broker"),
@@ -75,15 +80,35 @@ pub(super) fn brokers(read: &mut Reader<'_>, needed: bool) -> Vec<ServerAddr> {
     })
 }
 
-/// Reads the names and the domain of the streams.
+/// Reads the names of the streams, and the API of the JetStream that has them.
 pub(super) fn stream_names(read: &mut Reader<'_>) -> StreamNames {
     let allowed = "1 to 64 letters, digits, - or _";
     let names = read.parsed("NOETL_EVENT_STREAM_PREFIX", StreamNames::default(), allowed);
-    let Some(domain) = read.sources.text("NOETL_NATS_JETSTREAM_DOMAIN").map(str::to_owned) else { return names };
+    let prefix = subject_prefix(read, "NOETL_NATS_API_PREFIX");
+    let Some(domain) = read.sources.text("NOETL_NATS_JETSTREAM_DOMAIN").map(str::to_owned) else {
+        return match prefix {
+            Some(prefix) => names.imported(prefix),
+            None => names,
+        };
+    };
+    if prefix.is_some() {
+        read.problem("NOETL_NATS_API_PREFIX excludes NOETL_NATS_JETSTREAM_DOMAIN; keep one of them");
+    }
     names.clone().in_domain(&domain).unwrap_or_else(|| {
         read.problem(format!("NOETL_NATS_JETSTREAM_DOMAIN is {domain:?}; set it to {allowed}"));
         names
     })
+}
+
+/// Reads a prefix of subjects; `None` if it is absent, or if it is reported as a problem.
+pub(super) fn subject_prefix(read: &mut Reader<'_>, name: &str) -> Option<SubjectPrefix> {
+    let text = read.sources.text(name)?.to_owned();
+    let problem = |BadSubjectPrefix| {
+        read.problem(format!(
+            "{name} is {text:?}; set it to 1 to 128 letters, digits, -, _, $ or @, in parts separated by dots"
+        ));
+    };
+    text.parse::<SubjectPrefix>().map_err(problem).ok()
 }
 
 /// Reads the size of the ring of each shard, in bytes. The ring must hold the largest batch of events, which has the size

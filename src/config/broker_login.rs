@@ -8,10 +8,11 @@ use async_nats::{ConnectOptions, ServerAddr};
 use nkeys::KeyPair;
 use percent_encoding::percent_decode_str;
 
-use super::Definition;
 use super::reader::Reader;
+use super::{Definition, broker};
+use noetl_feed::wire::names::SubjectPrefix;
 
-pub(super) const SETTINGS: [Definition; 5] = [
+pub(super) const SETTINGS: [Definition; 6] = [
     Definition::text("NOETL_NATS_CREDENTIALS", "none", "credentials file (`.creds`) of a user"),
     Definition::text("NOETL_NATS_NKEY", "none", "file with the seed of a user's nkey"),
     Definition::text(
@@ -21,9 +22,14 @@ pub(super) const SETTINGS: [Definition; 5] = [
     ),
     Definition::text("NOETL_NATS_CERTIFICATE", "none", "PEM file of this client's certificate"),
     Definition::text("NOETL_NATS_KEY", "none", "PEM file of this client's private key"),
+    Definition::text(
+        "NOETL_NATS_INBOX_PREFIX",
+        "`_INBOX`",
+        "prefix of the subjects on which the server receives responses, for a user that may subscribe only to inboxes of its own: 1 to 128 letters, digits, -, _, $ or @, in parts separated by dots",
+    ),
 ];
 
-/// Addresses of the brokers of one cluster, with the login and TLS settings.
+/// Addresses of the brokers of one cluster, with the settings of connections to them.
 #[derive(Debug, Clone, Default)]
 pub struct BrokerSettings {
     /// Addresses, without logins; empty: no broker is configured.
@@ -36,6 +42,8 @@ pub struct BrokerSettings {
     pub root_certificate: Option<PathBuf>,
     /// PEM files of this client's certificate and key.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
+    /// Prefix of the subjects of responses; `None`: that of all clients, `_INBOX`.
+    pub inbox_prefix: Option<SubjectPrefix>,
 }
 
 /// A login at a broker.
@@ -86,7 +94,8 @@ pub(super) fn read(read: &mut Reader<'_>, listed: &[ServerAddr]) -> BrokerSettin
     // If one broker of a cluster needs TLS, all do; otherwise the login would be sent to the others unencrypted.
     let tls = listed.iter().any(ServerAddr::tls_required) || root_certificate.is_some() || client_certificate.is_some();
     let addresses = listed.iter().filter_map(|address| without_login(address).ok()).collect();
-    BrokerSettings { addresses, login: login(read, listed), tls, root_certificate, client_certificate }
+    let inbox_prefix = broker::subject_prefix(read, "NOETL_NATS_INBOX_PREFIX");
+    BrokerSettings { addresses, login: login(read, listed), tls, root_certificate, client_certificate, inbox_prefix }
 }
 
 fn login(read: &mut Reader<'_>, listed: &[ServerAddr]) -> Option<Login> {

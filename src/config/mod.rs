@@ -293,6 +293,8 @@ fn read_all(read: &mut Reader<'_>, needs: RequiredSettings) -> Config {
 mod tests {
     use std::time::Duration;
 
+    use noetl_feed::wire::names::Api;
+
     use super::*;
 
     fn sources(values: &[(&'static str, &str)]) -> Sources {
@@ -309,6 +311,8 @@ mod tests {
             ("NOETL_EVENT_STREAM_PREFIX", "stage.one"),
             ("NOETL_EVENT_STREAM_MAX_BYTES", "1000"),
             ("NOETL_NATS_JETSTREAM_DOMAIN", "hub.one"),
+            ("NOETL_NATS_API_PREFIX", "JS.shared.API.>"),
+            ("NOETL_NATS_INBOX_PREFIX", "_INBOX."),
             ("NOETL_SERVER_MACHINE_ID", "1024"),
             ("NOETL_OUTBOX_MAX_ATTEMPTS", "0"),
             ("NOETL_EVENT_RING_MIB", "31"),
@@ -322,6 +326,8 @@ mod tests {
             "NOETL_EVENT_STREAM_PREFIX",
             "NOETL_EVENT_STREAM_MAX_BYTES",
             "NOETL_NATS_JETSTREAM_DOMAIN",
+            "NOETL_NATS_API_PREFIX",
+            "NOETL_NATS_INBOX_PREFIX",
             "NOETL_SERVER_MACHINE_ID",
             "NOETL_OUTBOX_MAX_ATTEMPTS",
             "NOETL_EVENT_RING_MIB",
@@ -357,8 +363,20 @@ mod tests {
         assert!(stream.backfill);
         assert_eq!((stream.batch, stream.poll), (500, Duration::from_millis(500)));
         assert_eq!(stream.stream.dedup, Duration::from_mins(2));
-        assert_eq!((config.stream_names.stream(0).as_str(), config.stream_names.domain()), ("noetl_events", None));
+        assert_eq!((config.stream_names.stream(0).as_str(), config.stream_names.api()), ("noetl_events", &Api::Own));
         assert_eq!((stream.stream.max_bytes, config.notifications.max_bytes), (None, None));
         assert_eq!(stream.stream.retention, Duration::from_hours(24));
+    }
+
+    #[test]
+    fn the_api_is_imported_under_a_prefix_or_that_of_a_domain() {
+        let (prefix, domain) = (("NOETL_NATS_API_PREFIX", "JS.shared.API"), ("NOETL_NATS_JETSTREAM_DOMAIN", "hub"));
+        let api = |given: &[(&'static str, &str)]| {
+            sources(given).check(RequiredSettings::Nothing).map(|config| config.stream_names.api().clone())
+        };
+        assert_eq!(api(&[prefix]), Ok(Api::Imported("JS.shared.API".parse().unwrap())));
+        assert_eq!(api(&[domain]), Ok(Api::Domain("hub".into())));
+        let ConfigError(problems) = api(&[prefix, domain]).unwrap_err();
+        assert!(problems.len() == 1 && problems[0].starts_with("NOETL_NATS_API_PREFIX excludes"), "{problems:?}");
     }
 }

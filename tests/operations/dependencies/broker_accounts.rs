@@ -1,5 +1,5 @@
-//! Accounts at a NATS of others: a user with few rights, a domain of JetStream, and an account that requires a size of each
-//! stream.
+//! Accounts at a NATS of others: a user with few rights or inboxes of its own, a domain of JetStream, an imported
+//! JetStream, and an account that requires a size of each stream.
 
 use std::fs;
 
@@ -26,11 +26,15 @@ fn account(jetstream: &str, permissions: &str) -> String {
     )
 }
 
+/// Returns the text of docs/operations/infrastructure.md.
+fn page() -> String {
+    fs::read_to_string(repository().join("docs/operations/infrastructure.md")).unwrap()
+}
+
 /// Returns the rights of the table in docs/operations/infrastructure.md as a part of a user's configuration.
 /// `creates`: with the rights to create streams.
 fn documented_permissions(creates: bool) -> String {
-    let page = fs::read_to_string(repository().join("docs/operations/infrastructure.md")).unwrap();
-    let (mut publish, mut subscribe) = (Vec::new(), Vec::new());
+    let (page, mut publish, mut subscribe) = (page(), Vec::new(), Vec::new());
     for row in page.lines().filter(|line| line.starts_with("| publish")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let subjects: Vec<String> = cells[2].split('`').skip(1).step_by(2).map(|part| format!("{part:?}")).collect();
@@ -93,15 +97,41 @@ async fn works(deployment: &Deployment, server: &Server, context: &Context) {
     .await;
 }
 
-#[tokio::test]
-async fn the_documented_rights_are_enough_for_a_server_that_creates_its_streams() {
+/// Panics unless a server works at a broker with these accounts, which refuses none of its subjects. `setting`: a setting
+/// besides the address.
+async fn works_at(accounts: &str, setting: Option<(&str, &str)>) {
     let folder = tempfile::tempdir().unwrap();
-    let (_broker, port) = broker(folder.path(), &account("enabled", &documented_permissions(true)));
+    let (_broker, port) = broker(folder.path(), accounts);
     let (deployment, context) = tokio::join!(Deployment::start(0), async { connected(&url("admin", port)).await });
-    let (server, log) = logged(&deployment, &[("NOETL_NATS_URL", &url("noetl", port))]).await;
+    let url = url("noetl", port);
+    let settings: Vec<(&str, &str)> = [("NOETL_NATS_URL", url.as_str())].into_iter().chain(setting).collect();
+    let (server, log) = logged(&deployment, &settings).await;
     works(&deployment, &server, &context).await;
     let text = fs::read_to_string(log.path()).unwrap();
     assert!(!text.contains("Permissions Violation"), "{text}");
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_for_a_server_that_creates_its_streams() {
+    works_at(&account("enabled", &documented_permissions(true)), None).await;
+}
+
+#[tokio::test]
+async fn a_user_that_may_subscribe_only_to_its_own_inboxes_works_with_their_prefix() {
+    let permissions = documented_permissions(true).replace("_INBOX.>", "_INBOX_noetl.>");
+    works_at(&account("enabled", &permissions), Some(("NOETL_NATS_INBOX_PREFIX", "_INBOX_noetl"))).await;
+}
+
+/// The accounts are those of the page. The user has the rights of the table.
+#[tokio::test]
+async fn streams_of_another_account_are_used_through_its_imported_api() {
+    let page = page();
+    let accounts = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let permissions = documented_permissions(true).replace("$JS.API", "JS.shared.API");
+    let (user, password) = ("user: noetl, password: ", "\"…\"");
+    assert!(accounts.contains(&format!("{user}{password}")), "{accounts}");
+    let accounts = accounts.replace(password, "x").replace(&format!("{user}x"), &format!("{user}x{permissions}"));
+    works_at(&accounts, Some(("NOETL_NATS_API_PREFIX", "JS.shared.API"))).await;
 }
 
 #[tokio::test]

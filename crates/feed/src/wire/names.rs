@@ -8,21 +8,61 @@ use noetl_domain::shard::ShardIndex;
 
 /// Maximum bytes of an event's type in its subject; the broker closes a connection that sends a line over 4 KiB.
 const MAX_TYPE_BYTES: usize = 512;
-/// Maximum bytes of a prefix, and of a domain.
+/// Maximum bytes of a prefix of names, and of a domain.
 const MAX_NAME_BYTES: usize = 64;
+/// Maximum bytes of a prefix of JetStream's API, or of inboxes.
+const MAX_SUBJECT_PREFIX_BYTES: usize = 128;
 /// Prefix of NoETL's names.
 const DEFAULT_PREFIX: &str = "noetl";
 
 /// Beginning of the stored subjects of the workers' notifications.
 const STORED_NOTIFICATIONS: &str = "noetl.executions.";
 
-/// Names of the streams and subjects of one deployment, and the domain of JetStream that has the streams. The names begin
+/// Names of the streams and subjects of one deployment, and the API of the JetStream that has the streams. The names begin
 /// with the deployment's prefix, so deployments with different prefixes share a broker without sharing a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamNames {
     prefix: Arc<str>,
-    /// `None`: the JetStream of the broker to which the server connects.
-    domain: Option<Arc<str>>,
+    api: Api,
+}
+
+/// API of the JetStream that has the streams.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Api {
+    /// API of the account and the brokers to which the server connects.
+    #[default]
+    Own,
+    /// API of a domain of JetStream.
+    Domain(Arc<str>),
+    /// API of another account, which the account of the server imports under this prefix.
+    Imported(SubjectPrefix),
+}
+
+/// First parts of subjects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubjectPrefix(Arc<str>);
+
+/// A text that can't be the first parts of subjects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a prefix of subjects: 1 to 128 letters, digits, -, _, $ and @ only, in parts separated by dots")]
+pub struct BadSubjectPrefix;
+
+/// Writes the prefix.
+impl fmt::Display for SubjectPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for SubjectPrefix {
+    type Err = BadSubjectPrefix;
+
+    fn from_str(prefix: &str) -> Result<Self, BadSubjectPrefix> {
+        let valid = |c: char| c.is_ascii_alphanumeric() || "-_$@".contains(c);
+        let is_part = |part: &str| !part.is_empty() && part.chars().all(valid);
+        let is_prefix = prefix.len() <= MAX_SUBJECT_PREFIX_BYTES && prefix.split('.').all(is_part);
+        if is_prefix { Ok(Self(prefix.into())) } else { Err(BadSubjectPrefix) }
+    }
 }
 
 /// A text that can't be the prefix of a stream's name.
@@ -39,7 +79,7 @@ impl fmt::Display for StreamNames {
 
 impl Default for StreamNames {
     fn default() -> Self {
-        Self { prefix: DEFAULT_PREFIX.into(), domain: None }
+        Self { prefix: DEFAULT_PREFIX.into(), api: Api::Own }
     }
 }
 
@@ -47,7 +87,7 @@ impl FromStr for StreamNames {
     type Err = BadPrefix;
 
     fn from_str(prefix: &str) -> Result<Self, BadPrefix> {
-        if is_name(prefix) { Ok(Self { prefix: prefix.into(), domain: None }) } else { Err(BadPrefix) }
+        if is_name(prefix) { Ok(Self { prefix: prefix.into(), api: Api::Own }) } else { Err(BadPrefix) }
     }
 }
 
@@ -62,13 +102,19 @@ impl StreamNames {
     /// or _.
     #[must_use]
     pub fn in_domain(self, domain: &str) -> Option<Self> {
-        is_name(domain).then(|| Self { domain: Some(domain.into()), ..self })
+        is_name(domain).then(|| Self { api: Api::Domain(domain.into()), ..self })
     }
 
-    /// Returns the domain of JetStream that has the streams; `None`: that of the broker to which the server connects.
+    /// Returns the same names for streams of another account, whose API is imported under a prefix.
     #[must_use]
-    pub fn domain(&self) -> Option<&str> {
-        self.domain.as_deref()
+    pub fn imported(self, prefix: SubjectPrefix) -> Self {
+        Self { api: Api::Imported(prefix), ..self }
+    }
+
+    /// Returns the API of the JetStream that has the streams.
+    #[must_use]
+    pub const fn api(&self) -> &Api {
+        &self.api
     }
 
     /// Returns the name of the stream that holds a shard's events.
@@ -180,6 +226,16 @@ mod tests {
             assert_eq!(names.clone().in_domain(prefix), None, "{prefix}");
         }
         let moved = names.clone().in_domain("hub").unwrap();
-        assert_eq!((moved.domain(), names.domain(), moved.stream(0)), (Some("hub"), None, names.stream(0)));
+        assert_eq!((moved.api(), moved.stream(0)), (&Api::Domain("hub".into()), names.stream(0)));
+    }
+
+    #[test]
+    fn a_prefix_of_subjects_has_whole_parts_without_wildcards() {
+        for prefix in ["JS", "JS.shared.API", "JS.acc@hub.API", "$JS.hub.API", "_INBOX_noetl", &"a".repeat(128)] {
+            assert_eq!(prefix.parse::<SubjectPrefix>().map(|parsed| parsed.to_string()), Ok(prefix.to_owned()));
+        }
+        for prefix in ["", ".", "JS.", ".JS", "JS..API", "JS.>", "JS.*", "J S", "JS\r", "ä", &"a".repeat(129)] {
+            assert_eq!(prefix.parse::<SubjectPrefix>(), Err(BadSubjectPrefix), "{prefix}");
+        }
     }
 }

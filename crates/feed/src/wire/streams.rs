@@ -10,7 +10,7 @@ use async_nats::jetstream::context::{
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
 use async_nats::jetstream::{Context, ErrorCode};
 
-use super::names::StreamNames;
+use super::names::{Api, StreamNames};
 
 /// Reason why a stream can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -45,12 +45,13 @@ pub enum UnusableStream {
     },
 }
 
-/// Returns a context for requests to JetStream, in the domain of the streams.
+/// Returns a context for requests to the JetStream that has the streams.
 #[must_use]
 pub fn context(client: Client, names: &StreamNames) -> Context {
-    match names.domain() {
-        Some(domain) => ContextBuilder::new().domain(domain).build(client),
-        None => ContextBuilder::new().build(client),
+    match names.api() {
+        Api::Own => ContextBuilder::new().build(client),
+        Api::Domain(domain) => ContextBuilder::new().domain(&**domain).build(client),
+        Api::Imported(prefix) => ContextBuilder::new().api_prefix(prefix.to_string()).build(client),
     }
 }
 
@@ -61,11 +62,11 @@ pub async fn open_or_create(context: &Context, names: &StreamNames, wanted: Conf
     match context.get_stream(&name).await {
         Ok(stream) => match problem(&stream.cached_info().config, &wanted) {
             None => Ok(stream),
-            Some(problem) => Err(UnusableStream::Unfit { name, problem, command: command(&wanted, names.domain()) }),
+            Some(problem) => Err(UnusableStream::Unfit { name, problem, command: command(&wanted, names.api()) }),
         },
         Err(error) if is_missing(&error) => {
             let refused = |error: CreateStreamError| {
-                let (reason, command) = (refusal(&error), command(&wanted, names.domain()));
+                let (reason, command) = (refusal(&error), command(&wanted, names.api()));
                 UnusableStream::NotCreated { name, reason, command }
             };
             context.create_stream(wanted.clone()).await.map_err(refused)
@@ -117,15 +118,19 @@ fn covers(wide: &str, narrow: &str) -> bool {
 }
 
 /// Returns the command of the `nats` client that creates a stream.
-fn command(config: &Config, domain: Option<&str>) -> String {
+fn command(config: &Config, api: &Api) -> String {
     let Config { name, max_age, max_bytes, duplicate_window, num_replicas, .. } = config;
     let (subjects, discard) =
         (config.subjects.join(","), if config.discard == DiscardPolicy::New { "new" } else { "old" });
-    let domain = domain.map_or_else(String::new, |domain| format!(" --js-domain={domain}"));
+    let api = match api {
+        Api::Own => String::new(),
+        Api::Domain(domain) => format!(" --js-domain={domain}"),
+        Api::Imported(prefix) => format!(" --js-api-prefix='{prefix}'"),
+    };
     let size = if *max_bytes > 0 { format!(" --max-bytes={max_bytes}") } else { String::new() };
     format!(
         "nats stream add {name} --subjects='{subjects}' --storage=file --retention=limits --discard={discard} \
-         --max-age={}s{size} --dupe-window={}s --replicas={num_replicas} --defaults{domain}",
+         --max-age={}s{size} --dupe-window={}s --replicas={num_replicas} --defaults{api}",
         max_age.as_secs(),
         duplicate_window.as_secs()
     )
@@ -168,11 +173,14 @@ mod tests {
         let (max_age, duplicate_window) = (Duration::from_hours(24), Duration::from_mins(2));
         let plain = Config { max_age, duplicate_window, num_replicas: 3, ..config(&["noetl.events.>"]) };
         assert_eq!(
-            command(&plain, None),
+            command(&plain, &Api::Own),
             "nats stream add noetl_events --subjects='noetl.events.>' --storage=file --retention=limits --discard=old \
              --max-age=86400s --dupe-window=120s --replicas=3 --defaults"
         );
-        let limited = command(&Config { max_bytes: 5_000_000, discard: DiscardPolicy::New, ..plain }, Some("hub"));
+        let limited = Config { max_bytes: 5_000_000, discard: DiscardPolicy::New, ..plain };
+        let imported = command(&limited, &Api::Imported("JS.shared.API".parse().unwrap()));
+        assert!(imported.ends_with(" --js-api-prefix='JS.shared.API'"), "{imported}");
+        let limited = command(&limited, &Api::Domain("hub".into()));
         assert!(limited.contains("--discard=new --max-age=86400s --max-bytes=5000000 "), "{limited}");
         assert!(limited.ends_with(" --js-domain=hub"), "{limited}");
     }
