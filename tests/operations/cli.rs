@@ -1,11 +1,12 @@
 //! The command line: all wrong settings are reported together before any other work, and `dev` needs no other servers.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
 use nix::sys::signal::Signal;
-use noetl_testkit::binary;
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, binary, eventually, repository};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -126,10 +127,15 @@ async fn databases_in_wrong_places_are_refused() {
 
 /// Starts `dev` with a number of shards and its data in the given folder.
 async fn dev(data: &Path, shards: &str) -> Server {
-    let env = data.join("env");
-    let _ = std::fs::remove_file(&env);
     let mut command = Command::new(binary());
     command.args(["dev", "--port", "0", "--shards", shards, "--data-dir"]).arg(data);
+    when_ready(command, data).await
+}
+
+/// Starts a command `dev` that has its data in the given folder.
+async fn when_ready(mut command: Command, data: &Path) -> Server {
+    let env = data.join("env");
+    let _ = std::fs::remove_file(&env);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
     let port = eventually("dev serves", async || {
         let text = std::fs::read_to_string(&env).ok()?;
@@ -163,6 +169,69 @@ async fn dev_serves_samples_keeps_its_data_and_does_not_collide() {
     assert!(one.stop().await.success());
     let again = dev(&data[0], "2").await;
     assert_eq!(again.data(LISTS, Value::Null).await, kept);
+}
+
+/// The archive of a release has no other program, and its user may have neither Rust nor Node.
+#[tokio::test]
+async fn the_program_alone_starts_everything_serves_the_console_and_runs_the_demo() {
+    // The user of PostgreSQL must be able to open the folder.
+    let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+    let (program, home) = (folder.path().join("noetl-graphql"), folder.path().join("home"));
+    std::fs::copy(binary(), &program).unwrap();
+    std::fs::create_dir(&home).unwrap();
+    std::fs::write(
+        folder.path().join("orders"),
+        "{\"id\": \"o1\", \"items\": [\"x\"]}\n{\"id\": \"o2\", \"items\": []}\n",
+    )
+    .unwrap();
+    let alone = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        // PATH has no program: those of PostgreSQL and NATS are found in the folders of their packages.
+        command.args(arguments).env_clear().env("PATH", &home).env("HOME", &home).current_dir(folder.path());
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        command
+    };
+    let server = when_ready(alone(&["dev", "--port", "0"]), &folder.path().join(".noetl")).await;
+
+    let page = server.get("/").await.unwrap().text().await.unwrap();
+    let script = page.split("src=\".").nth(1).and_then(|rest| rest.split('"').next());
+    let script = server.get(script.unwrap_or_else(|| panic!("the page has no script: {page}"))).await.unwrap();
+    assert!(script.status().is_success(), "{}", script.url());
+    let demo = alone(&["demo", "--pace", "1", "--source", "orders", "--url", &server.url]).output();
+    let demo = tokio::time::timeout(WAIT_TIMEOUT, demo).await.unwrap().unwrap();
+    assert!(demo.status.success(), "{}", said(&demo));
+    let runs =
+        server.data("{ executions { nodes { path endedAt } } }", Value::Null).await["executions"]["nodes"].take();
+    let runs = runs.as_array().unwrap();
+    let has_ended = |run: &Value| run["path"] == "samples/orders/process" && run["endedAt"].is_string();
+    assert!(runs.len() == 2 && runs.iter().all(has_ended), "{runs:?}");
+    server.signal(Signal::SIGINT);
+    assert!(server.stop().await.success());
+}
+
+/// `scripts/release` gives the version of a tag to the program and to the name of the archive. The console shows the
+/// version of the API.
+#[tokio::test]
+async fn the_program_its_api_the_console_the_chart_and_the_archive_have_one_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let output = Command::new(binary()).arg("--version").output().await.unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("noetl-graphql {version}\n"));
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    assert_eq!(server.data("{ server { version } }", Value::Null).await["server"]["version"], version);
+    let read = |file: &str| std::fs::read_to_string(repository().join(file)).unwrap();
+    let lines = [
+        ("playground/package.json", format!("  \"version\": \"{version}\",")),
+        ("deploy/helm/noetl-graphql/Chart.yaml", format!("version: {version}")),
+        ("deploy/helm/noetl-graphql/Chart.yaml", format!("appVersion: {version}")),
+    ];
+    for (file, line) in lines {
+        assert!(read(file).lines().any(|other| other == line), "{file} has no line {line:?}");
+    }
+    let output = Command::new(repository().join("scripts/release")).arg("name").output().await.unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let name = String::from_utf8(output.stdout).unwrap();
+    assert!(name.starts_with(&format!("noetl-graphql-{version}-")), "{name}");
 }
 
 #[tokio::test]

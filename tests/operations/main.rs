@@ -19,6 +19,7 @@ mod one_database;
 mod operator_commands;
 mod password_change;
 mod poolers;
+mod previous_release;
 mod restored_database;
 mod restored_dumps;
 mod rights;
