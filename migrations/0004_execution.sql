@@ -66,13 +66,15 @@ $$;
 -- Progress of a pass over the logs of this database. It gives a row in noetl.execution to each execution that has only a
 -- log, or a row of another program, because events from before the feed began reach no projector. `position` is the last
 -- log that was checked, so a pass continues where it was interrupted. A pass that began after the feed is the last one,
--- because the projector keeps later executions current.
+-- because the projector keeps later executions current. `from_steps` is the setting NOETL_EXECUTION_STATUS_FROM_STEPS with
+-- which the pass stores statuses; with another one, the pass is repeated.
 CREATE TABLE IF NOT EXISTS noetl.read_model_fill (
     singleton  BOOLEAN PRIMARY KEY DEFAULT true CHECK (singleton),
     position   BIGINT NOT NULL DEFAULT -1,
     checked    BIGINT NOT NULL DEFAULT 0,
     filled     BIGINT NOT NULL DEFAULT 0,
     after_feed BOOLEAN NOT NULL,
+    from_steps BOOLEAN NOT NULL DEFAULT false,
     began_at   TIMESTAMPTZ NOT NULL DEFAULT now(),
     ended_at   TIMESTAMPTZ
 );

@@ -23,7 +23,7 @@ use noetl_storage::shard_map::{self, Identity};
 pub(super) fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database>, Vec<Arc<Database>>) {
     let database = |name, options: &PgConnectOptions| {
         let login = Login::new(options.clone(), settings.password_file.clone());
-        Arc::new(Database::with_login(name, &login, pool_size))
+        Arc::new(Database::with_login(name, &login, pool_size).with_status_from(settings.status_source))
     };
     let cluster = database(DatabaseName::Cluster, &settings.cluster);
     let shard = |(options, index): (&PgConnectOptions, ShardIndex)| {

@@ -1,4 +1,4 @@
-//! Addresses of the databases.
+//! Addresses of the databases, and the statuses in them.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -8,9 +8,10 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::reader::Reader;
 use super::{Definition, database_tls};
+use noetl_domain::execution::StatusSource;
 use noetl_domain::shard::BUCKETS;
 
-pub(super) const SETTINGS: [Definition; 4] = [
+pub(super) const SETTINGS: [Definition; 5] = [
     Definition::text("NOETL_CLUSTER_DSN", "none", "URL of the cluster database"),
     Definition::text(
         "NOETL_SHARDS",
@@ -26,6 +27,10 @@ pub(super) const SETTINGS: [Definition; 4] = [
         "NOETL_POOL_SIZE",
         "connections per database for requests; up to four more serve leases, the feed and cancellations",
     ),
+    Definition::value(
+        "NOETL_EXECUTION_STATUS_FROM_STEPS",
+        "whether an execution that ended is FAILED if one of its events has the status FAILED or ERROR, whatever ended it, [as in NoETL](../noetl.md#noetl-383). All replicas need the same value: stop all of them before you change it. The list of executions then gets the other statuses in the background",
+    ),
 ];
 
 /// Databases of one deployment.
@@ -39,6 +44,8 @@ pub struct DatabaseSettings {
     pub password_file: Option<Arc<Path>>,
     /// Connections per pool.
     pub pool_size: u32,
+    /// Source of the statuses of ended executions.
+    pub status_source: StatusSource,
 }
 
 pub(super) fn read(read: &mut Reader<'_>, needed: bool) -> Option<DatabaseSettings> {
@@ -56,7 +63,9 @@ pub(super) fn read(read: &mut Reader<'_>, needed: bool) -> Option<DatabaseSettin
     let shards = listed.iter().filter_map(|text| dsn(read, "NOETL_SHARDS", text)).collect();
     let pool_size = read.within("NOETL_POOL_SIZE", 16, 2, 500);
     let password_file = read.sources.text("NOETL_DB_PASSWORD_FILE").map(|path| Arc::from(Path::new(path)));
-    Some(DatabaseSettings { cluster: cluster?, shards, password_file, pool_size })
+    let from_steps = read.flag("NOETL_EXECUTION_STATUS_FROM_STEPS", false);
+    let status_source = if from_steps { StatusSource::Steps } else { StatusSource::End };
+    Some(DatabaseSettings { cluster: cluster?, shards, password_file, pool_size, status_source })
 }
 
 /// Parses a DSN. A problem does not repeat its text, which may contain a password.

@@ -296,6 +296,7 @@ mod tests {
     use noetl_feed::wire::names::Api;
 
     use super::*;
+    use noetl_domain::execution::StatusSource;
 
     fn sources(values: &[(&'static str, &str)]) -> Sources {
         Sources::default().with(values.iter().map(|(name, value)| (*name, (*value).to_owned())))
@@ -316,6 +317,7 @@ mod tests {
             ("NOETL_SERVER_MACHINE_ID", "1024"),
             ("NOETL_OUTBOX_MAX_ATTEMPTS", "0"),
             ("NOETL_EVENT_RING_MIB", "31"),
+            ("NOETL_EXECUTION_STATUS_FROM_STEPS", "steps"),
         ]);
         let ConfigError(problems) = wrong.check(RequiredSettings::Servers).unwrap_err();
         for name in [
@@ -331,6 +333,7 @@ mod tests {
             "NOETL_SERVER_MACHINE_ID",
             "NOETL_OUTBOX_MAX_ATTEMPTS",
             "NOETL_EVENT_RING_MIB",
+            "NOETL_EXECUTION_STATUS_FROM_STEPS",
             "NOETL_CLUSTER_DSN",
             "NOETL_NATS_URL",
         ] {
@@ -359,6 +362,7 @@ mod tests {
         );
         assert_eq!(config.outbox, OutboxPolicy { max_attempts: 20, retention: None });
         assert_eq!(config.ring_bytes, 32 << 20);
+        assert_eq!(config.databases.unwrap().status_source, StatusSource::End);
         let stream = config.event_stream.unwrap();
         assert!(stream.backfill);
         assert_eq!((stream.batch, stream.poll), (500, Duration::from_millis(500)));

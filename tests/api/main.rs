@@ -27,6 +27,7 @@ mod schema;
 mod selectors;
 mod server_info;
 mod statement_cancellation;
+mod status_from_steps;
 mod subscription_backlog;
 mod system_status;
 mod total_counts;

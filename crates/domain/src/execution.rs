@@ -45,6 +45,17 @@ pub fn ended_by(event_type: &str) -> Option<Status> {
     ENDINGS.iter().find(|(name, _)| *name == event_type).map(|(_, status)| *status)
 }
 
+/// Source of the status of an execution that has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StatusSource {
+    /// The event that ended it.
+    #[default]
+    End,
+    /// Its events: it is failed if one of them has the status of a failure, whatever ended it. NoETL's setting
+    /// `NOETL_EXECUTION_STATUS_FROM_STEPS`.
+    Steps,
+}
+
 /// Catalog kinds that can be executed.
 pub const EXECUTABLE_KINDS: [&str; 2] = ["playbook", "agent"];
 

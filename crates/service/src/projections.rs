@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::moves::Repetition;
 use super::shards::{by_shard, rows_by_ids};
+use noetl_domain::execution::StatusSource;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
 use noetl_domain::tenant::Scope;
@@ -20,7 +21,7 @@ use noetl_storage::error::StorageError;
 use noetl_storage::events;
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::pools::{Database, Databases};
-use noetl_storage::snapshots::{self, LoopOfState, Projected};
+use noetl_storage::snapshots::{self, Defect, LoopOfState, Projected};
 use noetl_use_cases::error::{ReadFailures, Rejection, ServiceError};
 use noetl_use_cases::projections::{AdvanceProjections, Advanced, Advances, ReadProjections};
 
@@ -99,6 +100,12 @@ impl ReadProjections for Projections {
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
     async fn ends(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, End>, ReadFailures) {
+        if self.databases.cluster().status_source() == StatusSource::Steps {
+            // Any event of a log can decide, so the states are read.
+            let (states, failed) = self.read(ids, scope).await;
+            let ends = states.into_iter().filter_map(|(id, one)| Some((id, one.projection.state.end()?)));
+            return (ends.collect(), failed);
+        }
         let query = |shard, ids: Vec<i64>| async move { events::ends(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.iter().map(|event| (event.execution_id, End::of(event))).collect(), failed)
@@ -267,6 +274,10 @@ fn unknown(id: Id) -> Rejection {
 fn note_defect(projected: &Projected) {
     let Some(defect) = projected.defect else { return };
     metrics::counter!("noetl_snapshots_ignored_total", "reason" => defect.as_str()).increment(1);
+    if defect == Defect::Shape {
+        // All snapshots have another shape after a change of the rules or of the source of the status.
+        return;
+    }
     tracing::warn!(
         execution_id = %projected.execution_id,
         reason = defect.as_str(),

@@ -23,7 +23,9 @@ use super::error::{DISK_FULL, DatabaseName, StorageError, has_code, is_refused_c
 use super::login::Login;
 use super::session_settings;
 use super::tail_row::CursorRow;
+use noetl_domain::execution::StatusSource;
 use noetl_domain::ids::Id;
+use noetl_domain::projection::shape_for;
 use noetl_domain::shard::{ShardIndex, ShardMap};
 
 /// Time after which an operation fails. It is below 5 s, the time within which a mutation responds. Other times depend on
@@ -65,6 +67,8 @@ pub struct Database {
     long: Semaphore,
     /// See [`Self::cursor_row`].
     cursor_row: CursorRow,
+    /// See [`Self::status_source`].
+    status_source: StatusSource,
 }
 
 /// Reason that a database is down.
@@ -130,7 +134,25 @@ impl Database {
             holders,
             long,
             cursor_row: CursorRow::default(),
+            status_source: StatusSource::default(),
         }
+    }
+
+    /// Returns the database with this source of the statuses of ended executions.
+    #[must_use]
+    pub fn with_status_from(self, source: StatusSource) -> Self {
+        Self { status_source: source, ..self }
+    }
+
+    /// Returns the source of the statuses of ended executions, which all databases of a deployment have in common.
+    #[must_use]
+    pub const fn status_source(&self) -> StatusSource {
+        self.status_source
+    }
+
+    /// Returns the version of the states that are stored in this database.
+    pub(super) const fn shape(&self) -> i32 {
+        shape_for(self.status_source)
     }
 
     /// Returns the database's name.

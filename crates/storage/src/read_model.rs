@@ -6,6 +6,8 @@ use sqlx::{Connection, PgConnection};
 
 use super::error::StorageError;
 use super::pools::Database;
+use super::snapshots::AGGREGATE;
+use noetl_domain::execution::StatusSource;
 
 /// Settings of the connection. The pages are found by indexes, also if the planner has no statistics.
 const SETTINGS: &str = "SET statement_timeout = '1min'; SET lock_timeout = '5s'; SET enable_seqscan = off";
@@ -35,8 +37,8 @@ pub struct FillProgress {
 pub struct FillLog {
     /// Its execution id.
     pub execution_id: i64,
-    /// Whether the list lacks it, or has it as another program wrote it, without its tenant or without its last event, and
-    /// it is not the log of a source subscription.
+    /// Whether the list lacks it, or has it as another program wrote it, without its tenant, without its last event or with
+    /// a state of another version, and it is not the log of a source subscription.
     pub outdated: bool,
 }
 
@@ -57,16 +59,27 @@ impl<'a> Fill<'a> {
 
     /// Returns the pass that is due: one that was interrupted, or a new one. A pass that began before the feed is
     /// repeated when the feed has begun, and without a feed every `repeat_seconds`. Another one is due after the feed was
-    /// bound to a restored database ([`super::tail::rewind`]), and after [`request`]. `Ok(None)`: none is due.
+    /// bound to a restored database ([`super::tail::rewind`]), after [`request`], and after a change of the source of the
+    /// statuses ([`StatusSource`]). `Ok(None)`: none is due.
     #[tracing::instrument(
         level = "debug", name = "sql.read_model.begin", skip_all,
         fields(database = %self.shard.name())
     )]
     pub async fn begin(&mut self, repeat_seconds: f64) -> Result<Option<FillProgress>, StorageError> {
+        let from_steps = self.shard.status_source() == StatusSource::Steps;
+        let former = sqlx::query!("DELETE FROM noetl.read_model_fill WHERE from_steps <> $1", from_steps);
+        let former = former.execute(&mut self.connection).await.map_err(|error| self.shard.failed(error))?;
+        if former.rows_affected() > 0 {
+            tracing::warn!(
+                database = %self.shard.name(), from_steps,
+                "NOETL_EXECUTION_STATUS_FROM_STEPS has changed, so the list of executions gets the other statuses; if this \
+                 line is repeated, replicas have different values"
+            );
+        }
         let due = sqlx::query_as!(
             FillProgress,
-            "INSERT INTO noetl.read_model_fill AS pass (after_feed)
-             SELECT EXISTS (SELECT 1 FROM noetl.tail_cursor)
+            "INSERT INTO noetl.read_model_fill AS pass (after_feed, from_steps)
+             SELECT EXISTS (SELECT 1 FROM noetl.tail_cursor), $2::boolean
              ON CONFLICT (singleton) DO UPDATE
              SET position = CASE WHEN pass.ended_at IS NULL THEN pass.position ELSE -1 END,
                  checked = CASE WHEN pass.ended_at IS NULL THEN pass.checked ELSE 0 END,
@@ -79,6 +92,7 @@ impl<'a> Fill<'a> {
                     AND (EXCLUDED.after_feed OR pass.ended_at < now() - make_interval(secs => $1)))
              RETURNING position, checked, filled",
             repeat_seconds,
+            from_steps,
         );
         due.fetch_optional(&mut self.connection).await.map_err(|error| self.shard.failed(error))
     }
@@ -105,6 +119,11 @@ impl<'a> Fill<'a> {
                                 OR (SELECT (owner.tenant_id, owner.organization_id) = ('default', 'default')
                                     FROM noetl.log_owner(page.execution_id) AS owner))
                                AND listed.failed_steps IS NOT NULL
+                               -- A row without a stored state is that of an execution that was only created or cancelled.
+                               AND coalesce((SELECT meta ->> 'schema' = $3 FROM noetl.projection_snapshot
+                                             WHERE tenant_id = listed.tenant_id
+                                               AND organization_id = listed.organization_id AND aggregate_type = $4
+                                               AND aggregate_id = page.execution_id::text), true)
                                AND coalesce(listed.last_event_id, 9223372036854775807)
                                    >= (SELECT event_id FROM noetl.event WHERE execution_id = page.execution_id
                                        ORDER BY event_id DESC LIMIT 1)
@@ -115,6 +134,8 @@ impl<'a> Fill<'a> {
                FROM (SELECT execution_id FROM log LIMIT $2) AS page"#,
             after,
             limit,
+            self.shard.shape().to_string(),
+            AGGREGATE,
         );
         page.fetch_all(&mut self.connection).await.map_err(|error| self.shard.failed(error))
     }

@@ -80,7 +80,7 @@ impl Lists {
     #[graphql(name = "listOfExecution")]
     async fn executions(&self) -> Items<Vec<Execution>> {
         let ended = |event_type: &str| {
-            let end = End { at: at(3), event_type: event_type.to_owned(), error: None };
+            let end = End { at: at(3), event_type: event_type.to_owned(), error: None, failed: false };
             Execution::unread(execution("RUNNING")).with_end(end)
         };
         Items(vec![

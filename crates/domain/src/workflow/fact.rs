@@ -192,6 +192,13 @@ pub(super) fn error(event: &Event) -> Option<String> {
     own.or_else(|| given.into_iter().find_map(message))
 }
 
+/// Returns whether the status of an event is that of a failure. NoETL counts such events of all types, in any case of
+/// letters, and not the statuses in their results.
+pub(super) fn has_failed(event: &Event) -> bool {
+    let is_failure = |status: &str| Status::Failed.stored_names().iter().any(|name| name.eq_ignore_ascii_case(status));
+    event.status.as_deref().is_some_and(is_failure)
+}
+
 /// Returns the status of an event if it is an error.
 pub(super) fn error_status(event: &Event) -> Option<&str> {
     statuses(event).find(|status| Status::from_stored(status) == Status::Failed)

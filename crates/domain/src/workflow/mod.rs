@@ -32,7 +32,7 @@ pub use step::StepState;
 pub use view::{Frame, Iterations, StepStatus};
 
 use super::event::Event;
-use super::execution::{INITIALIZED, Status, ended_by, is_pool_name};
+use super::execution::{INITIALIZED, Status, StatusSource, ended_by, is_pool_name};
 use super::ids::Id;
 use fact::{Kind, StepKind};
 use plain_json::{self as json, AnyJson, Typed};
@@ -70,6 +70,9 @@ pub struct End {
     pub event_type: String,
     /// Error message, or reason of the cancellation.
     pub error: Option<String>,
+    /// Whether the execution is failed, whatever the event says ([`StatusSource::Steps`]). It is not stored.
+    #[serde(skip)]
+    pub failed: bool,
 }
 
 impl End {
@@ -77,14 +80,15 @@ impl End {
     #[must_use]
     pub fn of(event: &Event) -> Self {
         let reason = || fact::context_value(event, "reason").and_then(Value::as_str).map(str::to_owned);
-        Self { at: event.created_at, event_type: event.event_type.clone(), error: fact::error(event).or_else(reason) }
+        let error = fact::error(event).or_else(reason);
+        Self { at: event.created_at, event_type: event.event_type.clone(), error, failed: false }
     }
 
     /// Returns the status of an execution with this end. An end by an event that is not an ending is the failure of the
     /// only step.
     #[must_use]
     pub fn status(&self) -> Status {
-        ended_by(&self.event_type).unwrap_or(Status::Failed)
+        if self.failed { Status::Failed } else { ended_by(&self.event_type).unwrap_or(Status::Failed) }
     }
 }
 
@@ -120,6 +124,12 @@ pub struct WorkflowState {
     /// Whether a step has begun. That its first command is issued is not enough: a worker must take it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     begun: bool,
+    /// Whether an event, of any type, has the status of a failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    has_failed: bool,
+    /// Source of the status. It is a setting, and no fact of the log.
+    #[serde(skip)]
+    status_source: StatusSource,
     /// Whether an event contradicted a sealed iteration.
     #[serde(skip)]
     contradicted: bool,
@@ -133,6 +143,7 @@ impl WorkflowState {
         let last = || Last { event_type: event.event_type.clone(), node_name: event.node_name.clone() };
         self.last.set_with(event.event_id, last);
         self.latest_at = self.latest_at.max(Some(event.created_at));
+        self.has_failed |= fact::has_failed(event);
         match fact::kind(&event.event_type) {
             Some(Kind::Started) => self.started.set(event.event_id, start(event)),
             Some(Kind::Ended) => self.ended.set(event.event_id, End::of(event)),
@@ -165,13 +176,23 @@ impl WorkflowState {
         !self.contradicted
     }
 
-    /// Returns the status of the execution. An end determines it, regardless of later events. Until a step has begun,
-    /// the execution is pending.
+    /// Returns the state whose status has this source.
+    #[must_use]
+    pub fn with_status_from(self, source: StatusSource) -> Self {
+        Self { status_source: source, ..self }
+    }
+
+    /// Returns the source of the status.
+    #[must_use]
+    pub const fn status_source(&self) -> StatusSource {
+        self.status_source
+    }
+
+    /// Returns the status of the execution. Its end determines it. Until a step has begun, the execution is pending.
     #[must_use]
     pub fn status(&self) -> Status {
         let current = if self.begun { Status::Running } else { Status::Pending };
-        let failed = || if self.only_step_failed().is_some() { Status::Failed } else { current };
-        self.ended.get().map_or_else(failed, End::status)
+        self.end().map_or(current, |end| end.status())
     }
 
     /// Returns the end of the execution: the latest ending event. Without one, it is the failure of the only step, if
@@ -179,11 +200,13 @@ impl WorkflowState {
     /// as failed. If another command or step begins, the execution is running again.
     #[must_use]
     pub fn end(&self) -> Option<End> {
+        let failed = self.has_failed && self.status_source == StatusSource::Steps;
         let failure = || {
             let (at, step) = self.only_step_failed()?;
-            Some(End { at, event_type: fact::FAILED_COMMAND.to_owned(), error: step.error().map(str::to_owned) })
+            let (event_type, error) = (fact::FAILED_COMMAND.to_owned(), step.error().map(str::to_owned));
+            Some(End { at, event_type, error, failed: true })
         };
-        self.ended.get().cloned().or_else(failure)
+        self.ended.get().map(|end| End { failed, ..end.clone() }).or_else(failure)
     }
 
     /// Returns the id of the event that ended the execution; `None`: no ending event is folded.

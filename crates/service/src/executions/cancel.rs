@@ -8,7 +8,7 @@ use super::Executions;
 use crate::moves::repeated;
 use noetl_domain::actor::Actor;
 use noetl_domain::event::Event;
-use noetl_domain::execution::{CANCELLED, Status, emitted};
+use noetl_domain::execution::{CANCELLED, Status, emitted, ended_by};
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::{Caller, Scope};
 use noetl_runtime::clock;
@@ -58,8 +58,9 @@ impl Executions {
             return Err(error);
         }
         let row = rows.remove(&id).ok_or_else(|| unknown(id))?;
-        let status = ends.remove(&id).map_or_else(|| Status::from_stored(&row.status), |end| end.status());
-        Ok(is_open(id, status)?)
+        // As under the lock of the log: a cancellation is the end, also of an execution with failed events.
+        let ended = ends.remove(&id).and_then(|end| ended_by(&end.event_type));
+        Ok(is_open(id, ended.unwrap_or_else(|| Status::from_stored(&row.status)))?)
     }
 
     /// Gives an execution that has only a log its row in the list, and returns the row.
@@ -91,7 +92,7 @@ fn cancellation(row: &ExecutionRow, event_id: Id, reason: Option<&str>, by: Opti
 /// Returns whether an execution can be cancelled; false: it is cancelled.
 fn is_open(id: Id, status: Status) -> Result<bool, Rejection> {
     if status.is_terminal() && status != Status::Cancelled {
-        let message = format!("execution {id} is {} and can't be cancelled any more", status.as_str());
+        let message = format!("execution {id} has ended and can't be cancelled any more");
         return Err(Rejection::new(RejectionCode::InvalidTransition, "executionId", message));
     }
     Ok(status != Status::Cancelled)

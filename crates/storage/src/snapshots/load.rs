@@ -15,8 +15,9 @@ use crate::error::StorageError;
 use crate::metered::passed;
 use crate::pools::Database;
 use noetl_domain::event::Event;
+use noetl_domain::execution::StatusSource;
 use noetl_domain::ids::Id;
-use noetl_domain::projection::{Moment, Projection, SHAPE, Watermark, checksum};
+use noetl_domain::projection::{Moment, Projection, Watermark, checksum, shape_for};
 use noetl_domain::tenant::{Scope, Tenancy};
 use noetl_domain::tx_snapshot::TxSnapshot;
 use plain_json as json;
@@ -87,7 +88,7 @@ async fn read_few(
     budget: Option<&Budget>,
 ) -> sqlx::Result<Few> {
     let (mut found, mut others, mut left) = (HashMap::new(), HashSet::new(), HashSet::new());
-    let mut rows = rows::starts(shard.planned_for(ids.len()), scope, ids, FEW_EVENTS + 1);
+    let mut rows = rows::starts(shard.planned_for(ids.len()), scope, ids, FEW_EVENTS + 1, shard.shape());
     while let Some(row) = rows.try_next().await? {
         match row {
             StateRow::Start(start) => {
@@ -98,7 +99,7 @@ async fn read_few(
                 }
                 room = room.saturating_sub(bytes);
                 budget.map_or(Ok(()), |budget| budget.charge_row(bytes)).map_err(passed)?;
-                let projected = Projected::start(start, None);
+                let projected = Projected::start(start, None, shard.status_source());
                 // The events of a log are those that a valid snapshot does not see.
                 let id = projected.execution_id.get();
                 if projected.defect.is_some() {
@@ -159,12 +160,12 @@ async fn read_until(
         let pool = shard.planned_for(ids.len());
         let mut tx = pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
         set_timeout(&mut tx, limit).await?;
-        let starts: Vec<StateRow> = rows::starts(&mut *tx, scope, ids, 0).try_collect().await?;
+        let starts: Vec<StateRow> = rows::starts(&mut *tx, scope, ids, 0, shard.shape()).try_collect().await?;
         Ok((tx, starts))
     };
     let (mut tx, starts) = shard.run(begin).await?;
     let start = |row| match row {
-        StateRow::Start(start) => Some((start.id, Projected::start(start, until))),
+        StateRow::Start(start) => Some((start.id, Projected::start(start, until, shard.status_source()))),
         StateRow::Event(_) => None,
     };
     let mut projections: HashMap<i64, Projected> = starts.into_iter().filter_map(start).collect();
@@ -213,8 +214,8 @@ impl StartRow {
 
 impl Projected {
     /// Returns the start of the fold: the stored snapshot if it is valid and has no event after `until`, else the empty
-    /// state.
-    fn start(mut row: StartRow, until: Option<Moment>) -> Self {
+    /// state. The status of the state has this source.
+    fn start(mut row: StartRow, until: Option<Moment>, source: StatusSource) -> Self {
         let tenancy = Tenancy {
             tenant_id: std::mem::take(&mut row.tenant_id),
             organization_id: std::mem::take(&mut row.organization_id),
@@ -222,7 +223,7 @@ impl Projected {
         let mut projected = Self {
             execution_id: Id::new(row.id),
             tenancy,
-            projection: Projection::default(),
+            projection: Projection::default().with_status_from(source),
             snapshot: None,
             folded: 0,
             defect: None,
@@ -234,7 +235,7 @@ impl Projected {
             until,
         };
         let stored = row.stored();
-        match stored.as_ref().map(|stored| stored.open(&projected.system)) {
+        match stored.as_ref().map(|stored| stored.open(&projected.system, source)) {
             Some(Ok((projection, ..))) if until.is_some_and(|until| !projection.is_within(until)) => {}
             Some(Ok((projection, snapshot, base))) => {
                 (projected.projection, projected.snapshot, projected.base) = (projection, Some(snapshot), base);
@@ -256,14 +257,16 @@ impl Projected {
     fn without_snapshot(self) -> Self {
         let defect = self.snapshot.as_ref().map(|_| Defect::Contradicted).or(self.defect);
         let base = TxSnapshot::beginning().to_string();
-        Self { projection: Projection::default(), snapshot: None, folded: 0, defect, base, ..self }
+        let projection = Projection::default().with_status_from(self.projection.state.status_source());
+        Self { projection, snapshot: None, folded: 0, defect, base, ..self }
     }
 }
 
 impl Stored {
     /// Checks the snapshot and returns its state, its metadata and its transaction snapshot.
-    fn open(&self, of_system: &str) -> Result<(Projection, SnapshotInfo, String), Defect> {
-        if self.schema != Some(SHAPE) {
+    fn open(&self, of_system: &str, source: StatusSource) -> Result<(Projection, SnapshotInfo, String), Defect> {
+        let schema = shape_for(source);
+        if self.schema != Some(schema) {
             return Err(Defect::Shape);
         }
         if self.system.as_deref() != Some(of_system) {
@@ -274,15 +277,15 @@ impl Stored {
         as_of.parse::<TxSnapshot>().map_err(|_| Defect::Checksum)?;
         let text = self.snapshot.as_deref().unwrap_or_default();
         let state = json::read(text).map_err(|_| Defect::Checksum)?;
-        let watermark = Watermark { as_of, system: of_system, version, applied_count };
+        let watermark = Watermark { as_of, system: of_system, version, applied_count, schema };
         let checksum = checksum(&state, watermark).map_err(|_| Defect::Checksum)?;
         if checksum != self.checksum {
             return Err(Defect::Checksum);
         }
         let state = json::fields(state).map_err(|_| Defect::Shape)?;
         let version = Id::new(version);
-        let projection = Projection { state, version: Some(version), applied_count };
-        let info = SnapshotInfo { version, applied_count, checksum, schema: SHAPE, updated_at };
+        let projection = Projection { state, version: Some(version), applied_count }.with_status_from(source);
+        let info = SnapshotInfo { version, applied_count, checksum, schema, updated_at };
         Ok((projection, info, as_of.to_owned()))
     }
 }

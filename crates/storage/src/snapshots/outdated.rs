@@ -5,7 +5,6 @@ use crate::error::StorageError;
 use crate::executions::ExecutionRow;
 use crate::id_span::IdSpan;
 use crate::pools::Database;
-use noetl_domain::projection::SHAPE;
 use noetl_domain::tx_snapshot::TxSnapshot;
 
 /// Returns the ids of those executions whose logs have events that their rows in the list, as they were read, do not see:
@@ -57,7 +56,7 @@ pub async fn outdated(shard: &Database, rows: &[&ExecutionRow]) -> Result<Vec<i6
         &tenants as &[&str],
         &organizations as &[&str],
         AGGREGATE,
-        SHAPE.to_string(),
+        shard.shape().to_string(),
         TxSnapshot::beginning().to_string(),
         span.first,
         span.last,

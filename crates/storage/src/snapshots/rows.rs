@@ -9,7 +9,6 @@ use super::AGGREGATE;
 use crate::id_span::IdSpan;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
-use noetl_domain::projection::SHAPE;
 use noetl_domain::tenant::Scope;
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_domain::workflow::known_types;
@@ -163,7 +162,7 @@ struct AnyRow {
 }
 
 /// Returns the tenant and the snapshot of each log in the scope, and up to `most` events of each log that its snapshot
-/// does not see, or the first events if it has no snapshot of this database and shape. All rows belong to one
+/// does not see, or the first events if it has no snapshot of this database and `shape`. All rows belong to one
 /// transaction snapshot.
 ///
 /// The tenant is that of the row in the list. A row with the default tenant may have been written before rows had one,
@@ -176,6 +175,7 @@ pub(super) fn starts<'e>(
     scope: &'e Scope,
     ids: &'e [i64],
     most: i64,
+    shape: i32,
 ) -> BoxStream<'e, sqlx::Result<StateRow>> {
     let beginning = TxSnapshot::beginning().to_string();
     let statement = unseen!(
@@ -237,7 +237,7 @@ pub(super) fn starts<'e>(
         Some(most),
         IdSpan::of(ids),
         scope.tenant(),
-        SHAPE,
+        shape,
         beginning,
     );
     statement.fetch(executor).map_ok(StateRow::from).boxed()

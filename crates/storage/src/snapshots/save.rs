@@ -8,7 +8,7 @@ use crate::error::StorageError;
 use crate::id_span::IdSpan;
 use crate::pools::Database;
 use noetl_domain::ids::Id;
-use noetl_domain::projection::{Projection, SHAPE, Watermark, checksum};
+use noetl_domain::projection::{Projection, Watermark, checksum};
 use noetl_domain::tenant::Tenancy;
 
 /// Stores projections of one shard, each only if it is later than the stored one, and updates the row of
@@ -27,11 +27,11 @@ use noetl_domain::tenant::Tenancy;
     fields(database = %shard.name(), count = projections.len())
 )]
 pub async fn save(shard: &Database, projections: &[Projected]) -> Result<(), StorageError> {
-    let mut rows: Vec<Stored> = projections.iter().filter_map(Stored::new).collect();
+    let mut rows: Vec<Stored> = projections.iter().filter_map(|one| Stored::new(one, shard.shape())).collect();
     rows.sort_by_key(|row| row.id);
     let work = async {
         let mut tx = shard.planned_for(rows.len()).begin().await?;
-        store(&mut tx, rows).await?;
+        store(&mut tx, rows, shard.shape()).await?;
         tx.commit().await
     };
     shard.run(work).await
@@ -78,12 +78,12 @@ struct ReadModel {
 }
 
 impl Stored {
-    /// Creates the row of a projection; `None` if no event was folded.
-    fn new(projected: &Projected) -> Option<Self> {
+    /// Creates the row of a projection, with the version of its state; `None` if no event was folded.
+    fn new(projected: &Projected, schema: i32) -> Option<Self> {
         let Projected { projection, as_of, system, .. } = projected;
         let (version, applied_count) = (projection.version?.get(), projection.applied_count);
         let state = serde_json::to_value(&projection.state).ok()?;
-        let checksum = checksum(&state, Watermark { as_of, system, version, applied_count }).ok()?;
+        let checksum = checksum(&state, Watermark { as_of, system, version, applied_count, schema }).ok()?;
         Some(Self {
             id: projected.execution_id.get(),
             tenancy: projected.tenancy.clone(),
@@ -122,7 +122,7 @@ impl ReadModel {
 }
 
 #[expect(clippy::too_many_lines, reason = "one statement, and its columns")]
-async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> {
+async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx::Result<()> {
     let snapshots: Vec<String> = rows.iter_mut().map(|row| std::mem::take(&mut row.snapshot)).collect();
     macro_rules! column {
         ($row:ident => $value:expr) => {
@@ -232,7 +232,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
         column!(row => row.read_model.ended_at) as &[Option<DateTime<Utc>>],
         column!(row => row.read_model.error.clone()) as &[Option<String>],
         AGGREGATE,
-        SHAPE,
+        schema,
         column!(row => row.unusable.clone()) as &[Option<String>],
         column!(row => row.tenancy.tenant_id.clone()),
         column!(row => row.tenancy.organization_id.clone()),

@@ -11,4 +11,5 @@ mod recorded_histories;
 mod recorded_results;
 mod sealed_loops;
 mod states;
+mod status_from_steps;
 mod stored_form;
