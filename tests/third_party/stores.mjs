@@ -2,9 +2,6 @@
 // by a live subscription and by polls together. No store may go a step backwards, and none may mix up its entities.
 // Usage: node stores.mjs http://127.0.0.1:8082/graphql
 
-import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
@@ -13,11 +10,11 @@ import { GraphQLWsLink } from '@apollo/client/link/subscriptions';
 import { Client, fetchExchange, subscriptionExchange } from '@urql/core';
 import { cacheExchange } from '@urql/exchange-graphcache';
 import { createClient as createWsClient } from 'graphql-ws';
-import relayCompiler from 'relay-compiler';
 import relay from 'relay-runtime';
 import WebSocket from 'ws';
 
 import { expect, run } from './checks.mjs';
+import { compileForRelay } from './relay.mjs';
 
 const [url] = process.argv.slice(2);
 
@@ -156,17 +153,13 @@ function openGraphcache(ws, id) {
 
 /** Compiles documents for Relay. */
 async function compile(...documents) {
-  const folder = mkdtempSync(join(tmpdir(), 'stores-'));
-  process.on('exit', () => rmSync(folder, { recursive: true }));
-  const config = { src: '.', schema: 'schema.graphql', language: 'javascript', artifactDirectory: 'compiled' };
-  mkdirSync(join(folder, 'compiled'));
-  copyFileSync(new URL('../../schema.graphql', import.meta.url), join(folder, 'schema.graphql'));
-  writeFileSync(join(folder, 'relay.config.json'), JSON.stringify(config));
-  writeFileSync(join(folder, 'stores.js'), documents.map((text) => `graphql\`${text}\`;\n`).join(''));
-  execFileSync(relayCompiler, ['--noWatchman', '--output', 'quiet-with-errors'], { cwd: folder, stdio: 'inherit' });
+  const folder = compileForRelay({
+    'relay.config.json': JSON.stringify({ src: 'src', schema: 'schema.graphql', language: 'javascript' }),
+    'src/stores.js': documents.map((text) => `graphql\`${text}\`;\n`).join(''),
+  });
   const compiled = new Map();
   for (const text of documents) {
-    const file = join(folder, 'compiled', `${/stores\w+/.exec(text)}.graphql.js`);
+    const file = join(folder, 'src', '__generated__', `${/stores\w+/.exec(text)}.graphql.js`);
     compiled.set(text, (await import(pathToFileURL(file))).default);
   }
   return compiled;

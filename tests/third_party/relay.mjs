@@ -1,0 +1,102 @@
+// Compiles programs for Relay, and runs the code of the Relay page.
+
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+import relayCompiler from 'relay-compiler';
+import relay from 'relay-runtime';
+import WebSocket from 'ws';
+
+import { expect } from './checks.mjs';
+
+const here = dirname(fileURLToPath(import.meta.url));
+
+/** Writes files to a folder of their own, compiles the documents in them, and returns the folder. */
+export function compileForRelay(files) {
+  const folder = mkdtempSync(join(tmpdir(), 'relay-'));
+  process.on('exit', () => rmSync(folder, { recursive: true }));
+  copyFileSync(join(here, '..', '..', 'schema.graphql'), join(folder, 'schema.graphql'));
+  symlinkSync(join(here, 'node_modules'), join(folder, 'node_modules'));
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), text);
+  }
+  execFileSync(relayCompiler, ['--noWatchman', '--output', 'quiet-with-errors'], { cwd: folder, stdio: 'inherit' });
+  return folder;
+}
+
+/** Returns the files of a page: the block of JSON, and each block of JavaScript by the name in its first line. */
+function filesOf(text) {
+  const [, config] = /^```json\n([^]*?)^```$/m.exec(text);
+  const files = { 'relay.config.json': config, 'package.json': '{ "type": "module" }' };
+  for (const [, name, code] of text.matchAll(/^```js\n\/\/ (\S+)\n([^]*?)^```$/gm)) files[name] = code;
+  return files;
+}
+
+/** Compiles a page, and returns a function that imports one of its modules. */
+function compilePage(page) {
+  const files = filesOf(readFileSync(page, 'utf8'));
+  const folder = compileForRelay(files);
+  return (name) => {
+    // Relay's plugin for Babel replaces the documents in the same way.
+    const artifact = (_, document) => `(await import('./__generated__/${document}.graphql.js')).default`;
+    writeFileSync(join(folder, name), files[name].replace(/graphql`\s*\w+ (\w+)[^]*?`/g, artifact));
+    return import(pathToFileURL(join(folder, name)));
+  };
+}
+
+/** Waits until the loaded part of the list has these executions, in this order. */
+function shows(environment, operation, expected) {
+  const snapshot = environment.lookup(operation.fragment);
+  const ids = ({ data }) => data.executions.edges.map(({ node }) => node.id).join();
+  return new Promise((resolve) => {
+    const check = (current) => ids(current) === expected.join() && resolve();
+    environment.subscribe(snapshot, check);
+    check(snapshot);
+  });
+}
+
+/** Follows a list of two loaded executions over a transport, while one execution is added and one is cancelled. */
+async function showsChanges({ createEnvironment, runsQuery, followRuns }, url, connect, send) {
+  const executionPool = `relay-${connect.name}`;
+  const start = async () => {
+    const query = 'mutation ($input: ExecuteInput!) { execute(input: $input) { executionId } }';
+    const input = { entry: { path: 'samples/orders/process' }, executionPool };
+    return (await send(query, { input })).execute.executionId;
+  };
+  // The live items have the first execution too, but it does not belong to the loaded page.
+  const [, second, third] = [await start(), await start(), await start()];
+  const live = connect(url, () => 'a token');
+  const environment = createEnvironment(url, () => 'a token', live);
+  const filter = { executionPools: [executionPool], statuses: ['PENDING'] };
+  const operation = relay.createOperationDescriptor(runsQuery, { filter, count: 2 });
+  environment.retain(operation);
+  await relay.fetchQuery(environment, runsQuery, { filter, count: 2 }).toPromise();
+  await shows(environment, operation, [third, second]);
+
+  let following;
+  const failure = new Promise((_, reject) => (following = followRuns(environment, filter, reject)));
+  const changes = async () => {
+    const fourth = await start();
+    await shows(environment, operation, [fourth, third, second]);
+    await send('mutation ($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled } }', { id: third });
+    await shows(environment, operation, [fourth, second]);
+    const { status } = environment.getStore().getSource().get(third);
+    expect(status === 'CANCELLED', `the execution that left the list is ${status}`);
+  };
+  await Promise.race([changes(), failure]);
+  following.dispose();
+  await live.dispose();
+}
+
+/** Checks that the code of the page shows a list of executions and its changes over each transport. */
+export async function checkRelayPage(url, page, send) {
+  const load = compilePage(page);
+  const { overEvents, overWebSocket, ...environment } = await load('src/environment.js');
+  const program = { ...environment, ...(await load('src/runs.js')) };
+  globalThis.WebSocket ??= WebSocket;
+  for (const connect of [overEvents, overWebSocket]) await showsChanges(program, url, connect, send);
+}
