@@ -1,5 +1,6 @@
 //! Opens and migrates the databases of a deployment, and checks that each is the one that it is configured as.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlx::postgres::PgConnectOptions;
@@ -17,31 +18,34 @@ use noetl_storage::pooler;
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::rights::{self, MissingRights};
 use noetl_storage::shard_map::{self, Identity};
+use noetl_storage::suitability;
 
 /// Creates the databases' pools without connecting. The cluster database may also be the first shard; the two then
 /// share a pool.
 pub(super) fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database>, Vec<Arc<Database>>) {
-    let database = |name, options: &PgConnectOptions| {
-        let login = Login::new(options.clone(), settings.password_file.clone());
+    let database = |name, servers: &[PgConnectOptions]| {
+        let login = Login::new(servers.to_vec(), settings.password_file.clone());
         Arc::new(Database::with_login(name, &login, pool_size).with_status_from(settings.status_source))
     };
     let cluster = database(DatabaseName::Cluster, &settings.cluster);
-    let shard = |(options, index): (&PgConnectOptions, ShardIndex)| {
-        if index == 0 && is_same_address(options, &settings.cluster) {
+    let shard = |(servers, index): (&Vec<PgConnectOptions>, ShardIndex)| {
+        if index == 0 && are_same_addresses(servers, &settings.cluster) {
             return Arc::clone(&cluster);
         }
-        database(DatabaseName::Shard(index), options)
+        database(DatabaseName::Shard(index), servers)
     };
     let shards: Vec<_> = settings.shards.iter().zip(0..).map(shard).collect();
     let shards = if shards.is_empty() { vec![Arc::clone(&cluster)] } else { shards };
     (cluster, shards)
 }
 
-fn is_same_address(one: &PgConnectOptions, other: &PgConnectOptions) -> bool {
+/// Returns whether two DSNs name the same database on the same servers, in any order.
+fn are_same_addresses(one: &[PgConnectOptions], other: &[PgConnectOptions]) -> bool {
     let address = |of: &PgConnectOptions| {
         (of.get_socket().cloned(), of.get_host().to_owned(), of.get_port(), of.get_database().map(str::to_owned))
     };
-    address(one) == address(other)
+    let addresses = |of: &[PgConnectOptions]| of.iter().map(address).collect::<BTreeSet<_>>();
+    addresses(one) == addresses(other)
 }
 
 /// Returns what [`migrate`] would change in the tables of each configured database. Changes nothing.
@@ -97,9 +101,15 @@ pub async fn migrate(config: &Config, grant_to: Option<&str>) -> Result<(), AppE
     Ok(())
 }
 
-/// Checks that each connection to a database has a session of its own.
+/// Checks that each connection to a database has a session of its own, with which the server can work.
 pub(super) async fn check_sessions(database: &Database) -> Result<(), AppError> {
-    if pooler::shares_sessions(database).await? { Err(AppError::SharedSessions(database.name())) } else { Ok(()) }
+    if pooler::shares_sessions(database).await? {
+        return Err(AppError::SharedSessions(database.name()));
+    }
+    match suitability::find(database).await? {
+        Some(reason) => Err(AppError::Unsuitable { database: database.name(), reason }),
+        None => Ok(()),
+    }
 }
 
 /// Fails if there are missing rights.
@@ -109,7 +119,7 @@ fn require(database: &Database, missing: &[MissingRights]) -> Result<(), AppErro
     Err(AppError::MissingRights { database: database.name(), role: first.role.clone(), rights })
 }
 
-/// Fails unless each connection has a session of its own, the role has its rights, and the database is migrated. The rights
+/// Fails unless each connection has a usable session of its own, the role has its rights, and the database is migrated. The rights
 /// are checked before the migrations, because a role without them can't read which are applied.
 async fn check_usable(database: &Database) -> Result<(), AppError> {
     check_sessions(database).await?;

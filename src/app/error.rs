@@ -8,6 +8,7 @@ use noetl_runtime::supervisor::EndedEarly;
 use noetl_service::moves::MoveError;
 use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::migrate::MigrationError;
+use noetl_storage::suitability::Unsuitable;
 use noetl_use_cases::error::ServiceError;
 
 /// Reason why a process can't start or can't continue.
@@ -34,6 +35,14 @@ pub enum AppError {
          settings belong to a session; use the mode `session` of PgBouncer, or connect to PostgreSQL directly"
     )]
     SharedSessions(DatabaseName),
+    /// The database or its sessions have a property with which the server can't work.
+    #[error("{database} can't be used: {reason}")]
+    Unsuitable {
+        /// The database.
+        database: DatabaseName,
+        /// The property, and what to change.
+        reason: Unsuitable,
+    },
     /// The role of the settings lacks rights in a database.
     #[error(
         "the role {role} lacks rights in {database}: {rights}; run `noetl-graphql migrate --grant-to {role}` with the role \

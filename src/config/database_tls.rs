@@ -38,7 +38,7 @@ pub(super) fn check(read: &mut Reader<'_>, name: &str, dsn: &str, options: PgCon
 }
 
 /// Returns a parameter of a URL's query.
-fn parameter(dsn: &str, key: &str) -> Option<String> {
+pub(super) fn parameter(dsn: &str, key: &str) -> Option<String> {
     let (_, query) = dsn.split_once('?')?;
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let (_, value) = pairs.rfind(|(name, _)| *name == key)?;

@@ -1,18 +1,21 @@
 //! Addresses of the databases, and the statuses in them.
 
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use sqlx::postgres::PgConnectOptions;
 
 use super::reader::Reader;
-use super::{Definition, database_tls};
+use super::{Definition, dsn};
 use noetl_domain::execution::StatusSource;
 use noetl_domain::shard::BUCKETS;
 
 pub(super) const SETTINGS: [Definition; 5] = [
-    Definition::text("NOETL_CLUSTER_DSN", "none", "URL of the cluster database"),
+    Definition::text(
+        "NOETL_CLUSTER_DSN",
+        "none",
+        "URL of the cluster database; it can name [a primary and its standbys](failover.md#a-dsn-with-several-servers)",
+    ),
     Definition::text(
         "NOETL_SHARDS",
         "none",
@@ -36,10 +39,10 @@ pub(super) const SETTINGS: [Definition; 5] = [
 /// Databases of one deployment.
 #[derive(Debug, Clone)]
 pub struct DatabaseSettings {
-    /// Options of the cluster database.
-    pub cluster: PgConnectOptions,
-    /// Options of the shards by index; empty: the cluster database is the only shard.
-    pub shards: Vec<PgConnectOptions>,
+    /// Options of the servers of the cluster database: a single one, or a primary and its standbys.
+    pub cluster: Vec<PgConnectOptions>,
+    /// Options of the servers of each shard, by index; empty: the cluster database is the only shard.
+    pub shards: Vec<Vec<PgConnectOptions>>,
     /// File with the password of the role, if one is configured.
     pub password_file: Option<Arc<Path>>,
     /// Connections per pool.
@@ -55,26 +58,15 @@ pub(super) fn read(read: &mut Reader<'_>, needed: bool) -> Option<DatabaseSettin
             "NOETL_CLUSTER_DSN is missing; set it to the cluster database, such as postgres://user@host/noetl",
         );
     }
-    let cluster = cluster.and_then(|text| dsn(read, "NOETL_CLUSTER_DSN", text));
-    let listed = read.sources.list("NOETL_SHARDS");
+    let cluster = cluster.and_then(|text| dsn::parse(read, "NOETL_CLUSTER_DSN", text));
+    let listed = dsn::joined(read.sources.list("NOETL_SHARDS"));
     if listed.len() > usize::from(BUCKETS) {
         read.problem(format!("NOETL_SHARDS lists {} shards; at most {BUCKETS} are possible", listed.len()));
     }
-    let shards = listed.iter().filter_map(|text| dsn(read, "NOETL_SHARDS", text)).collect();
+    let shards = listed.iter().filter_map(|text| dsn::parse(read, "NOETL_SHARDS", text)).collect();
     let pool_size = read.within("NOETL_POOL_SIZE", 16, 2, 500);
     let password_file = read.sources.text("NOETL_DB_PASSWORD_FILE").map(|path| Arc::from(Path::new(path)));
     let from_steps = read.flag("NOETL_EXECUTION_STATUS_FROM_STEPS", false);
     let status_source = if from_steps { StatusSource::Steps } else { StatusSource::End };
     Some(DatabaseSettings { cluster: cluster?, shards, password_file, pool_size, status_source })
-}
-
-/// Parses a DSN. A problem does not repeat its text, which may contain a password.
-fn dsn(read: &mut Reader<'_>, name: &str, dsn: &str) -> Option<PgConnectOptions> {
-    // The driver accepts any scheme.
-    let postgres = ["postgres://", "postgresql://"].iter().any(|scheme| dsn.starts_with(scheme));
-    let parsed = PgConnectOptions::from_str(dsn).ok().filter(|_| postgres);
-    if parsed.is_none() {
-        read.problem(format!("{name} is not a PostgreSQL URL; write it as postgres://user@host:5432/database"));
-    }
-    parsed.map(|options| database_tls::check(read, name, dsn, options))
 }

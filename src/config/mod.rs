@@ -12,6 +12,7 @@ mod connections;
 mod database_tls;
 mod databases;
 mod documents;
+mod dsn;
 mod file;
 mod housekeeping;
 mod log;

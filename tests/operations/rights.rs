@@ -37,12 +37,12 @@ const REFUSED: [&str; 9] = [
 ];
 
 /// Returns a DSN with another role.
-fn as_role(dsn: &str, role: &str) -> String {
+pub(super) fn as_role(dsn: &str, role: &str) -> String {
     format!("postgres://{role}@{}", dsn.split_once('@').unwrap().1)
 }
 
 /// Changes the settings to the logins of a role.
-fn log_in(deployment: &mut Deployment, role: &str) {
+pub(super) fn log_in(deployment: &mut Deployment, role: &str) {
     let cluster = as_role(&deployment.cluster_dsn, role);
     let shards: Vec<String> = deployment.shard_dsns.iter().map(|dsn| as_role(dsn, role)).collect();
     deployment.env.retain(|(name, _)| name != "NOETL_CLUSTER_DSN");
@@ -51,7 +51,7 @@ fn log_in(deployment: &mut Deployment, role: &str) {
 }
 
 /// Runs a command. Returns its exit code and its output.
-async fn said(deployment: &Deployment, name: &str, options: &[&str]) -> (i32, String) {
+pub(super) async fn said(deployment: &Deployment, name: &str, options: &[&str]) -> (i32, String) {
     let output = deployment.command(name).args(options).output().await.unwrap();
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     (output.status.code().unwrap(), text)

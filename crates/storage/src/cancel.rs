@@ -23,12 +23,18 @@ pub(super) struct Backend {
 impl Backend {
     /// Returns the process that serves `connection`, and lets it check every second, also within a statement, whether
     /// its client still exists. PostgreSQL 13 does not have this check.
+    ///
+    /// The process belongs to the role that logged in, and a role that this role became at login can't see it. So the
+    /// statement runs as the former.
     pub(super) async fn of(connection: &mut PgConnection) -> sqlx::Result<Self> {
         sqlx::query_as!(
             Self,
-            r#"SELECT pid AS "pid!", backend_start AS "started!" FROM pg_stat_activity
-               WHERE pid = pg_backend_pid()
-                 AND CASE WHEN current_setting('client_connection_check_interval', true) IS NULL THEN true
+            r#"WITH login AS MATERIALIZED (SELECT set_config('role', 'none', true) AS role)
+               SELECT activity.pid AS "pid!", activity.backend_start AS "started!"
+               FROM login
+               CROSS JOIN LATERAL
+                   pg_stat_get_activity(CASE login.role WHEN 'none' THEN pg_backend_pid() END) AS activity
+               WHERE CASE WHEN current_setting('client_connection_check_interval', true) IS NULL THEN true
                           ELSE set_config('client_connection_check_interval', $1, false) IS NOT NULL END"#,
             CLIENT_CHECK,
         )
@@ -56,9 +62,9 @@ pub(super) struct Canceller {
 }
 
 impl Canceller {
-    /// Creates a canceller that connects on its first use.
-    pub(super) fn new(login: Login) -> Self {
-        Self { login, connection: Mutex::default() }
+    /// Creates a canceller that connects on its first use, as the role that logs in: only this role owns the backends.
+    pub(super) fn new(login: &Login) -> Self {
+        Self { login: login.with([("role", "none")]), connection: Mutex::default() }
     }
 
     /// Cancels the statement that runs on a backend's connection. The signal is sent when this returns; an idle backend

@@ -137,7 +137,7 @@ impl Pool {
     pub(super) fn new(database: DatabaseName, login: Login, size: u32) -> Self {
         Self(Arc::new(Shared {
             database,
-            canceller: Canceller::new(login.clone()),
+            canceller: Canceller::new(&login),
             login,
             size,
             places: Arc::new(Semaphore::new(size as usize)),

@@ -3,29 +3,35 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sqlx::postgres::PgConnectOptions;
 
-/// Options of a database's connections. The password of the role can be in a file, which is read for each connection, so
+/// Options of a database's connections. The database may be on a primary and its standbys. The password of the role can be in a file, which is read for each connection, so
 /// that it can change while the server runs.
 #[derive(Debug, Clone)]
 pub struct Login {
-    options: PgConnectOptions,
+    /// Options of each server of the database, of which one accepts writes. Not empty.
+    servers: Arc<[PgConnectOptions]>,
+    /// Index of the server that accepted writes last.
+    preferred: Arc<AtomicUsize>,
     /// Names and values; a later value of a name replaces an earlier one.
     settings: Vec<(String, String)>,
     password_file: Option<Arc<Path>>,
 }
 
 impl Login {
-    /// Creates a login with the password in a file, or else in the options.
+    /// Creates a login at a server, or at the one of several servers that accepts writes. The password is in a file, or
+    /// else in the options.
     #[must_use]
-    pub fn new(options: PgConnectOptions, password_file: Option<Arc<Path>>) -> Self {
-        Self { options, settings: Vec::new(), password_file }
+    pub fn new(servers: Vec<PgConnectOptions>, password_file: Option<Arc<Path>>) -> Self {
+        Self { servers: servers.into(), preferred: Arc::default(), settings: Vec::new(), password_file }
     }
 
     /// Returns the login with the name of the program.
     pub(super) fn named(&self, program: &str) -> Self {
-        Self { options: self.options.clone().application_name(program), ..self.clone() }
+        let servers = self.servers.iter().map(|options| options.clone().application_name(program)).collect();
+        Self { servers, ..self.clone() }
     }
 
     /// Returns the login with additional settings.
@@ -45,11 +51,44 @@ impl Login {
         self.password_file.is_some()
     }
 
-    /// Returns the options with the settings and the present password.
-    pub(super) async fn options(&self) -> sqlx::Result<PgConnectOptions> {
-        let options = self.options.clone().options(self.settings());
-        let Some(file) = &self.password_file else { return Ok(options) };
-        let password = tokio::fs::read_to_string(file).await?;
-        Ok(options.password(password.trim_end_matches(['\r', '\n'])))
+    /// Returns the index of each server, and its options with the settings and the present password. The preferred server
+    /// is the first, and the others follow in their order.
+    pub(super) async fn servers(&self) -> sqlx::Result<Vec<(usize, PgConnectOptions)>> {
+        let password = match &self.password_file {
+            Some(file) => Some(tokio::fs::read_to_string(file).await?),
+            None => None,
+        };
+        let complete = |(index, options): (usize, &PgConnectOptions)| {
+            let options = options.clone().options(self.settings());
+            let options = match &password {
+                Some(password) => options.password(password.trim_end_matches(['\r', '\n'])),
+                None => options,
+            };
+            (index, options)
+        };
+        let first = self.preferred.load(Ordering::Relaxed);
+        let servers = self.servers.iter().enumerate().cycle().skip(first).take(self.servers.len());
+        Ok(servers.map(complete).collect())
+    }
+
+    /// Notes the server that accepted writes last.
+    pub(super) fn prefer(&self, index: usize) {
+        self.preferred.store(index, Ordering::Relaxed);
+    }
+
+    /// Returns the addresses of the servers, to be added to a reason; empty for a single one, which the settings name.
+    pub(super) fn tried(&self) -> String {
+        if self.servers.len() == 1 {
+            return String::new();
+        }
+        format!(" from {}", self.servers.iter().map(address).collect::<Vec<_>>().join(" and "))
+    }
+}
+
+/// Returns the address of a server, for messages.
+pub(super) fn address(options: &PgConnectOptions) -> String {
+    match options.get_socket() {
+        Some(path) => path.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
     }
 }

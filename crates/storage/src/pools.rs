@@ -106,7 +106,7 @@ impl Database {
     /// Creates a database that connects on its first use, with a pool of at most `connections`.
     #[must_use]
     pub fn new(name: DatabaseName, options: PgConnectOptions, connections: u32) -> Self {
-        Self::with_login(name, &Login::new(options, None), connections)
+        Self::with_login(name, &Login::new(vec![options], None), connections)
     }
 
     /// Creates a database as [`Self::new`] does, whose password may be in a file.
@@ -311,7 +311,7 @@ impl Database {
             return Err(self.timed_out(deadline));
         }
         self.suspected.notify_one();
-        Err(self.unavailable(format!("no response within {deadline:?}")))
+        Err(self.unavailable(format!("no response within {deadline:?}{}", self.login.tried())))
     }
 
     /// Classifies an error, and requests a probe if the database is unavailable.
@@ -370,7 +370,7 @@ impl Database {
             Ok(Err(error)) if is_refusal_of_a_running_server(&error) => None,
             Ok(Err(error)) => Some(Down::Unreachable(text(&error))),
             Err(_) if self.slow_probes.fetch_add(1, Ordering::Relaxed) == 0 => self.down(),
-            Err(_) => Some(Down::Unreachable(format!("no response within {PROBE_DEADLINE:?}"))),
+            Err(_) => Some(Down::Unreachable(format!("no response within {PROBE_DEADLINE:?}{}", self.login.tried()))),
         };
         if outcome.is_some() {
             self.pool.suspect();

@@ -6,18 +6,18 @@
 //! while it has data to send. The driver can't set these options on the client's side. There, each read has a deadline,
 //! and a connection that missed one is not used again.
 
-use std::io;
 use std::time::{Duration, Instant};
 
+use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgConnection;
-use sqlx::{AssertSqlSafe, Connection};
 use tokio::time::sleep;
 
 use super::error::{WRONG_PASSWORD, has_code};
 use super::login::Login;
+use super::servers;
 
 /// Settings of every session. A session that is not pooled has no time limits of the database.
-pub(super) const UNLIMITED: [(&str, &str); 9] = [
+pub(super) const UNLIMITED: [(&str, &str); 15] = [
     // Statements name the schema of their tables. Functions and operators of other schemas are never found: whoever may
     // create them in `public` could run code as this role.
     ("search_path", "pg_catalog,pg_temp"),
@@ -26,6 +26,16 @@ pub(super) const UNLIMITED: [(&str, &str); 9] = [
     ("idle_in_transaction_session_timeout", "0"),
     // Statements rely on their own snapshots.
     ("default_transaction_isolation", "read committed"),
+    // Commits of the tail cursor and the claims must survive a crash, so they do not rely on the server's default.
+    ("synchronous_commit", "on"),
+    // Patterns in statements have backslashes.
+    ("standard_conforming_strings", "on"),
+    // Definitions of PostgreSQL's catalog are read with the names that they were created with.
+    ("quote_all_identifiers", "off"),
+    // Every statement finds its rows, and those of a join, by an index of the partition that has them.
+    ("enable_indexscan", "on"),
+    ("enable_nestloop", "on"),
+    ("enable_partition_pruning", "on"),
     ("tcp_keepalives_idle", "5"),
     ("tcp_keepalives_interval", "1"),
     ("tcp_keepalives_count", "4"),
@@ -34,9 +44,7 @@ pub(super) const UNLIMITED: [(&str, &str); 9] = [
 
 /// Additional settings of pooled sessions. The timeouts bound how long the locks of a lost client are held, and how long
 /// an abandoned statement runs.
-pub(super) const POOLED: [(&str, &str); 7] = [
-    // Commits of the tail cursor and the claims must survive a crash, so they do not rely on the server's default.
-    ("synchronous_commit", "on"),
+pub(super) const POOLED: [(&str, &str); 6] = [
     // JIT compilation would take longer than any statement here, even if the planner estimates a high cost.
     ("jit", "off"),
     // Every statement finds its rows by an index. Plans are cached: a plan that was made while a table was empty could
@@ -63,7 +71,7 @@ const PASSWORD_PAUSE: Duration = Duration::from_millis(100);
 pub(super) async fn open(login: &Login) -> sqlx::Result<PgConnection> {
     let begun = Instant::now();
     let mut connection = loop {
-        match PgConnection::connect_with(&login.options().await?).await.map_err(lost) {
+        match servers::connect(login).await {
             Err(error)
                 if login.can_change() && has_code(&error, WRONG_PASSWORD) && begun.elapsed() < PASSWORD_CHANGE =>
             {
@@ -88,13 +96,4 @@ fn missing_settings(login: &Login) -> String {
                     ELSE current_setting(name, true) <> wanted END",
         own.chain(newer).collect::<Vec<_>>().join(", ")
     )
-}
-
-/// Returns the error of an attempt to connect. The driver takes the end of the connection for an invalid response if it
-/// waits for the response to its request for TLS. A load balancer without a server closes connections at this point.
-fn lost(error: sqlx::Error) -> sqlx::Error {
-    match error {
-        sqlx::Error::Protocol(_) => sqlx::Error::Io(io::Error::new(io::ErrorKind::UnexpectedEof, error)),
-        error => error,
-    }
 }
