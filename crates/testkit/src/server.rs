@@ -32,11 +32,16 @@ pub fn binary() -> &'static Path {
     &PROGRAM
 }
 
-/// Returns a source that is newer than a program. Cargo lists the sources beside the program.
+/// Returns a source that is newer than a program. Cargo lists the sources beside the program, unless it built the program
+/// only for the benchmarks of its package, which never run with an older one.
 fn newer_source(program: &Path) -> Option<String> {
     let written = |path: &Path| path.metadata().and_then(|metadata| metadata.modified());
     let built = written(program).unwrap();
-    let listed = std::fs::read_to_string(program.with_extension("d")).unwrap();
+    let sources = program.with_extension("d");
+    if !sources.is_file() {
+        return None;
+    }
+    let listed = std::fs::read_to_string(sources).unwrap();
     let is_newer = |path: &str| Path::new(path).is_file() && written(Path::new(path)).is_ok_and(|time| time > built);
     listed.split_whitespace().find(|path| is_newer(path)).map(str::to_owned)
 }
