@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sqlx::postgres::PgConnectOptions;
 
-/// Options of a database's connections. The database may be on a primary and its standbys. The password of the role can be in a file, which is read for each connection, so
-/// that it can change while the server runs.
+/// Options of a database's connections. The database may be on a primary and its standbys. The password of the role can be
+/// in a file, which is read for each connection, so that it can change while the server runs.
 #[derive(Debug, Clone)]
 pub struct Login {
     /// Options of each server of the database, of which one accepts writes. Not empty.
