@@ -10,7 +10,17 @@ use serde_json::{Value, json};
 
 /// Step fields in which the result differs from NoETL's: file, step, field. docs/design/noetl-results.md has the
 /// reasons.
-const EXCEPTIONS: [(&str, &str, &str); 2] = [("big_result", "start", "result"), ("tool_exit_1", "start", "error")];
+const EXCEPTIONS: [(&str, &str, &str); 9] = [
+    ("big_result", "start", "result"),
+    ("tool_exit_1", "start", "error"),
+    ("v3_83_container_failed", "start", "error"),
+    ("v3_83_exit_failed", "start", "error"),
+    ("v3_83_exit_failed", "start", "status"),
+    ("v3_83_inline_failure", "start", "result"),
+    ("v3_83_lean_results", "start", "result"),
+    ("v3_83_lean_results", "use", "error"),
+    ("v3_83_lean_results", "use", "result"),
+];
 
 const QUERY: &str = "query($id: ID!) { execution(id: $id) {
     id path status workload steps { nodes { name status error result } } events(first: 100) { nodes { id: eventId } } } }";

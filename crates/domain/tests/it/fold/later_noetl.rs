@@ -1,4 +1,4 @@
-//! Rules of NoETL 3.83, which is later than the servers that wrote the recorded logs.
+//! Rules of NoETL 3.83, in forms and orders of events that its recorded logs (`v3_83_*`) do not have.
 
 use noetl_domain::workflow::{Iterations, StepStatus};
 use serde_json::{Value, json};

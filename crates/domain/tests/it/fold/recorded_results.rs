@@ -15,14 +15,18 @@ type Fields = BTreeMap<String, Value>;
 
 /// NoETL shows an execution whose pool has no worker as running, this server as pending.
 const UNBEGUN: &str = "no worker has taken the first command";
+/// NoETL's list gives the time of the failure, but its execution none.
+const ENDED: &str = "a failed execution has an end";
+/// NoETL shows no error of a call that ended with an error, although its command or its callback completes the step.
+const ERROR_OF_CALL: &str = "the error of a call is shown";
+/// NoETL's fold takes every `step.exit` for a completion, and its result for that of the step.
+const FAILED_EXIT: &str = "a step that its worker left with FAILED has failed";
+/// NoETL replaces a reference by the value in its result store, or adds the extract of it a second time.
+const REFERENCE: &str = "the log contains only a reference";
 
 /// Fields in which the fold differs from NoETL's result, with the reason.
-const EXCEPTIONS: [(&str, &str, &str); 7] = [
-    (
-        "big_result",
-        "step start, result",
-        "the log contains only a reference; NoETL replaces it by the value in its result store",
-    ),
+const EXCEPTIONS: [(&str, &str, &str); 16] = [
+    ("big_result", "step start, result", REFERENCE),
     ("left_running", "status", UNBEGUN),
     ("left_running", "status in the list", UNBEGUN),
     ("left_running", "status of the execution", UNBEGUN),
@@ -31,12 +35,17 @@ const EXCEPTIONS: [(&str, &str, &str); 7] = [
         "step fetch, has ended",
         "NoETL keeps the time of the failed iteration, but its state of the step is COMMAND_STARTED",
     ),
-    (
-        "missing_credential",
-        "ended at",
-        "NoETL's list gives the time of the failure, but its execution none; a failed execution has an end",
-    ),
-    ("tool_exit_1", "step start, error", "NoETL shows no error of a call that ended with the status error"),
+    ("missing_credential", "ended at", ENDED),
+    ("tool_exit_1", "step start, error", ERROR_OF_CALL),
+    ("v3_83_container_failed", "step start, error", ERROR_OF_CALL),
+    ("v3_83_exit_failed", "step start, completed at", FAILED_EXIT),
+    ("v3_83_exit_failed", "step start, error", ERROR_OF_CALL),
+    ("v3_83_exit_failed", "step start, state", FAILED_EXIT),
+    ("v3_83_inline_failure", "ended at", ENDED),
+    ("v3_83_inline_failure", "step start, result", FAILED_EXIT),
+    ("v3_83_lean_results", "step start, result", REFERENCE),
+    ("v3_83_lean_results", "step use, error", ERROR_OF_CALL),
+    ("v3_83_lean_results", "step use, result", REFERENCE),
 ];
 
 #[test]
@@ -89,7 +98,8 @@ fn of_noetl(log: &Log) -> Fields {
 }
 
 fn step_of_noetl(name: &str, step: &Value, events: &[Event]) -> Fields {
-    let completed = step["completed_event_id"].as_i64();
+    // A failure keeps the id of a completion before it.
+    let completed = step["completed_event_id"].as_i64().filter(|_| step["state"] == "completed");
     let completed = events.iter().find(|event| Some(event.event_id.get()) == completed).map(|event| event.created_at);
     let iterations = step["iterations_expected"].as_i64().map(|expected| {
         let completed = step["iteration_command_ids"].as_array().map_or(0, Vec::len);

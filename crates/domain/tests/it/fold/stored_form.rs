@@ -5,16 +5,16 @@ use sha2::{Digest, Sha256};
 
 use super::recorded::{Log, fold};
 
-/// Digests of the states of all recorded logs, by the version of the rules.
+/// Digests of the states of all recorded logs, by the version of the rules. Those before the last version are of fewer
+/// logs.
 const DIGESTS: [(u32, &str); 8] = [
     (2, "35a3a2122c37f050d9eea259e54d89bce4174ffef0c7e6f45cc73a3111dd60ce"),
     (3, "0b24bddb5d985a1a87572edef4ddbb826f6a49727d1181f007be2c6ff3679849"),
     (4, "4513ae52a9f11bbf16c85c44344b29f56511094dac0057a1eeb16b81cfa5140f"),
     (5, "fb4d25a65117e9142bc8f9d093e04ab112c95d8dcc7c8903fc4885291b6c53f7"),
     (6, "b0e1369c890f01bf8060aef5da2a1b2904eff7f6b7e81a4b9b1416b9f56d68cd"),
-    // No recorded log has a step that was left with an error.
+    // None of these logs has a step that was left with an error.
     (7, "b0e1369c890f01bf8060aef5da2a1b2904eff7f6b7e81a4b9b1416b9f56d68cd"),
-    // None waits for a callback.
     (8, "b0e1369c890f01bf8060aef5da2a1b2904eff7f6b7e81a4b9b1416b9f56d68cd"),
     (9, "0000000000000000000000000000000000000000000000000000000000000000"),
 ];
