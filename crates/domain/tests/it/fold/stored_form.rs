@@ -16,7 +16,7 @@ const DIGESTS: [(u32, &str); 8] = [
     // None of these logs has a step that was left with an error.
     (7, "b0e1369c890f01bf8060aef5da2a1b2904eff7f6b7e81a4b9b1416b9f56d68cd"),
     (8, "b0e1369c890f01bf8060aef5da2a1b2904eff7f6b7e81a4b9b1416b9f56d68cd"),
-    (9, "0000000000000000000000000000000000000000000000000000000000000000"),
+    (9, "ede9ef6161f874bd35c0e80a7ac0f0172f2304e3962b3b551c7e56bcee2c0b42"),
 ];
 
 #[test]
