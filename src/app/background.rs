@@ -78,7 +78,8 @@ pub(super) fn start_broker_tasks(
             let (outbox, stream) = (housekeeping.outbox.clone(), config.notifications.clone());
             let lost = LostNotifications::new(shard, outbox.clone(), client.clone(), stream.names.clone());
             supervisor.start("lost notifications", infallible(lost.run(supervisor.soft())));
-            let relay = Relay::new(shard, outbox, wake_ups.clone(), client.clone(), stream);
+            let inbox_prefix = config.broker.inbox_prefix.clone();
+            let relay = Relay::new(shard, outbox, wake_ups.clone(), client.clone(), stream, inbox_prefix);
             supervisor.start("outbox relay", infallible(relay.run(supervisor.soft())));
         }
         if config.projector {

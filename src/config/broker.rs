@@ -111,6 +111,16 @@ pub(super) fn subject_prefix(read: &mut Reader<'_>, name: &str) -> Option<Subjec
     text.parse::<SubjectPrefix>().map_err(problem).ok()
 }
 
+/// Reports prefixes of the API and of inboxes that cover the subjects of notifications. The relay would refuse them.
+pub(super) fn check_prefixes(read: &mut Reader<'_>, names: &StreamNames, inbox_prefix: Option<&SubjectPrefix>) {
+    let subjects = names.notification_subjects();
+    for (name, prefix) in [("NOETL_NATS_API_PREFIX", names.api_prefix()), ("NOETL_NATS_INBOX_PREFIX", inbox_prefix)] {
+        if prefix.is_some_and(|prefix| prefix.covers(&subjects)) {
+            read.problem(format!("{name} covers the subjects of notifications, {subjects}; set it to another prefix"));
+        }
+    }
+}
+
 /// Reads the size of the ring of each shard, in bytes. The ring must hold the largest batch of events, which has the size
 /// of a request; its events take more memory as they are decoded.
 pub(super) fn ring_bytes(read: &mut Reader<'_>) -> usize {

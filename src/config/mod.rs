@@ -269,13 +269,15 @@ fn read_all(read: &mut Reader<'_>, needs: RequiredSettings) -> Config {
     let trusted = documents::read(read);
     let auth = auth::read(read);
     let brokers = broker::brokers(read, needs_broker);
+    let broker = broker_login::read(read, &brokers);
+    broker::check_prefixes(read, &stream_names, broker.inbox_prefix.as_ref());
     Config {
         server: server::read(read, auth.is_on()),
         auth,
         connections: connections::read(read),
         trusted,
         databases: databases::read(read, needs != RequiredSettings::Nothing),
-        broker: broker_login::read(read, &brokers),
+        broker,
         event_stream,
         notifications: broker::notifications(read, stream_names.clone(), max_bytes, replicas),
         stream_names,
@@ -374,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_is_imported_under_a_prefix_or_that_of_a_domain() {
+    fn the_api_is_that_of_a_domain_or_imported_and_no_prefix_covers_the_notifications() {
         let (prefix, domain) = (("NOETL_NATS_API_PREFIX", "JS.shared.API"), ("NOETL_NATS_JETSTREAM_DOMAIN", "hub"));
         let api = |given: &[(&'static str, &str)]| {
             sources(given).check(RequiredSettings::Nothing).map(|config| config.stream_names.api().clone())
@@ -383,5 +385,10 @@ mod tests {
         assert_eq!(api(&[domain]), Ok(Api::Domain("hub".into())));
         let ConfigError(problems) = api(&[prefix, domain]).unwrap_err();
         assert!(problems.len() == 1 && problems[0].starts_with("NOETL_NATS_API_PREFIX excludes"), "{problems:?}");
+        for name in ["NOETL_NATS_API_PREFIX", "NOETL_NATS_INBOX_PREFIX"] {
+            let ConfigError(problems) = api(&[(name, "noetl")]).unwrap_err();
+            let problem = format!("{name} covers the subjects of notifications");
+            assert!(problems.len() == 1 && problems[0].starts_with(&problem), "{problems:?}");
+        }
     }
 }

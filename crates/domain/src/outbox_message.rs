@@ -11,7 +11,7 @@ const MAX_SUBJECT_BYTES: usize = 1024;
 
 /// Returns whether a message can be published to a subject. A subject consists of dot-separated tokens without white
 /// space, control characters and wildcards. The broker's own subjects, which begin with `$` or `_INBOX.`, are not
-/// allowed.
+/// allowed. A deployment may have others, which its relay refuses.
 #[must_use]
 pub fn is_publishable(subject: &str) -> bool {
     let plain = |c: char| !c.is_whitespace() && !c.is_control() && !"*>".contains(c);

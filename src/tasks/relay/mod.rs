@@ -22,6 +22,7 @@ use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
 use noetl_domain::outbox::RELAY;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
+use noetl_feed::wire::names::SubjectPrefix;
 use noetl_feed::wire::notifications::NotificationStream;
 use noetl_runtime::crash_point;
 use noetl_runtime::wake::WakeUps;
@@ -85,7 +86,8 @@ enum PauseReason {
 }
 
 impl Relay {
-    /// Creates the relay of a shard. `wake_ups` are the wake-ups from writers on this replica.
+    /// Creates the relay of a shard. `wake_ups` are the wake-ups from writers on this replica, and `inbox_prefix` is that of
+    /// the client.
     #[must_use]
     pub fn new(
         shard: ShardIndex,
@@ -93,8 +95,9 @@ impl Relay {
         wake_ups: WakeUps,
         client: async_nats::Client,
         stream: NotificationStream,
+        inbox_prefix: Option<SubjectPrefix>,
     ) -> Self {
-        Self { shard, outbox, wake_ups, publisher: Publisher::new(client, stream) }
+        Self { shard, outbox, wake_ups, publisher: Publisher::new(client, stream, inbox_prefix) }
     }
 
     /// Relays until `stop`. Then settles the rows in flight to the broker, and releases the rest of the batch.

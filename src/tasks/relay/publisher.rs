@@ -18,6 +18,7 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, Context, ErrorCode};
 
 use noetl_domain::outbox_message::is_publishable;
+use noetl_feed::wire::names::SubjectPrefix;
 use noetl_feed::wire::notifications::NotificationStream;
 use noetl_feed::wire::streams::{self, UnusableStream};
 use noetl_use_cases::outbox::ClaimedRow;
@@ -86,6 +87,8 @@ pub(super) struct Publisher {
     client: Client,
     context: Context,
     stream: NotificationStream,
+    /// Prefix of the subjects of responses to the servers; `None`: `_INBOX`.
+    inbox_prefix: Option<SubjectPrefix>,
     /// Number of connects at the last time that the stream was seen.
     seen_on: Option<u64>,
     /// Number of connects at the last time that the stream got its replicas, or that the broker refused them.
@@ -93,10 +96,10 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    pub(super) fn new(client: Client, stream: NotificationStream) -> Self {
+    pub(super) fn new(client: Client, stream: NotificationStream, inbox_prefix: Option<SubjectPrefix>) -> Self {
         let mut context = streams::context(client.clone(), &stream.names);
         context.set_timeout(ACK_TIMEOUT);
-        Self { client, context, stream, seen_on: None, replicated_on: None }
+        Self { client, context, stream, inbox_prefix, seen_on: None, replicated_on: None }
     }
 
     /// Checks that the broker is connected, and creates the stream of notifications after each connect if none exists.
@@ -158,16 +161,23 @@ impl Publisher {
         Ok(())
     }
 
+    /// Returns whether a subject is one of requests to an imported JetStream, or of responses to the servers. A row with
+    /// such a subject would be sent with the rights of the servers.
+    fn is_reserved(&self, subject: &str) -> bool {
+        let prefixes = [self.stream.names.api_prefix(), self.inbox_prefix.as_ref()];
+        prefixes.into_iter().flatten().any(|prefix| prefix.covers(subject))
+    }
+
     /// Publishes a row and waits until a stream has acknowledged it.
     pub(super) async fn publish(&self, leased: &ClaimedRow) -> Result<(), PublishRefusal> {
         let row = &leased.row;
         let stored = row.target();
-        if !is_publishable(&stored) {
-            return Err(PublishRefusal::Subject(stored.into_owned()));
-        }
         let notification = self.stream.names.notification(&stored);
         let is_notification = notification.is_some();
         let subject = notification.unwrap_or_else(|| stored.into_owned());
+        if !is_publishable(&subject) || self.is_reserved(&subject) {
+            return Err(PublishRefusal::Subject(subject));
+        }
         let content = row.message().map_err(|error| PublishRefusal::Unreadable(error.to_string()))?;
         let payload = content.ok_or(PublishRefusal::NoPayload)?.to_bytes();
         let max_payload = self.client.server_info().max_payload;

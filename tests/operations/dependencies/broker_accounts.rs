@@ -97,8 +97,24 @@ async fn works(deployment: &Deployment, server: &Server, context: &Context) {
     .await;
 }
 
-/// Panics unless a server works at a broker with these accounts, which refuses none of its subjects. `setting`: a setting
-/// besides the address.
+/// Panics unless the relay refuses an outbox row whose subject begins with a prefix of the API or of inboxes.
+async fn refuses_row_under(deployment: &Deployment, prefix: &str) {
+    let subject = format!("{prefix}.STREAM.MSG.DELETE.noetl_events");
+    let insert = format!(
+        "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec)
+         VALUES (1, 1, '{subject}', '{{\"seq\": 1}}', 'json')"
+    );
+    deployment.on_shard(0, &insert).await;
+    let error = eventually("the row is tried", async || {
+        let rows = deployment.outbox(0).await;
+        rows.into_iter().find(|row| row.execution_id == Some(1)).and_then(|row| row.last_error)
+    })
+    .await;
+    assert!(error.contains("can't be published"), "{error}");
+}
+
+/// Panics unless a server works at a broker with these accounts, which refuses none of its subjects. `setting`: a prefix
+/// besides the address. Outbox rows may not have subjects under it.
 async fn works_at(accounts: &str, setting: Option<(&str, &str)>) {
     let folder = tempfile::tempdir().unwrap();
     let (_broker, port) = broker(folder.path(), accounts);
@@ -107,6 +123,9 @@ async fn works_at(accounts: &str, setting: Option<(&str, &str)>) {
     let settings: Vec<(&str, &str)> = [("NOETL_NATS_URL", url.as_str())].into_iter().chain(setting).collect();
     let (server, log) = logged(&deployment, &settings).await;
     works(&deployment, &server, &context).await;
+    if let Some((_, prefix)) = setting {
+        refuses_row_under(&deployment, prefix).await;
+    }
     let text = fs::read_to_string(log.path()).unwrap();
     assert!(!text.contains("Permissions Violation"), "{text}");
 }

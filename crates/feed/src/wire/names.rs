@@ -42,6 +42,14 @@ pub enum Api {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubjectPrefix(Arc<str>);
 
+impl SubjectPrefix {
+    /// Returns whether a subject begins with the parts of the prefix.
+    #[must_use]
+    pub fn covers(&self, subject: &str) -> bool {
+        subject.strip_prefix(&*self.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+}
+
 /// A text that can't be the first parts of subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a prefix of subjects: 1 to 128 letters, digits, -, _, $ and @ only, in parts separated by dots")]
@@ -115,6 +123,15 @@ impl StreamNames {
     #[must_use]
     pub const fn api(&self) -> &Api {
         &self.api
+    }
+
+    /// Returns the prefix of an API that is imported from another account.
+    #[must_use]
+    pub const fn api_prefix(&self) -> Option<&SubjectPrefix> {
+        match &self.api {
+            Api::Imported(prefix) => Some(prefix),
+            Api::Own | Api::Domain(_) => None,
+        }
     }
 
     /// Returns the name of the stream that holds a shard's events.
@@ -236,6 +253,20 @@ mod tests {
         }
         for prefix in ["", ".", "JS.", ".JS", "JS..API", "JS.>", "JS.*", "J S", "JS\r", "ä", &"a".repeat(129)] {
             assert_eq!(prefix.parse::<SubjectPrefix>(), Err(BadSubjectPrefix), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_covers_the_subjects_that_begin_with_its_parts() {
+        let prefix: SubjectPrefix = "JS.shared.API".parse().unwrap();
+        for (subject, is_covered) in [
+            ("JS.shared.API", true),
+            ("JS.shared.API.STREAM.DELETE.noetl_events", true),
+            ("JS.shared.API2.INFO", false),
+            ("JS.shared", false),
+            ("a.JS.shared.API.INFO", false),
+        ] {
+            assert_eq!(prefix.covers(subject), is_covered, "{subject}");
         }
     }
 }
