@@ -20,10 +20,17 @@ const AFTER_HOSTS: [char; 3] = ['/', '?', '#'];
 pub(super) fn parse(read: &mut Reader<'_>, name: &str, dsn: &str) -> Option<Vec<PgConnectOptions>> {
     let target = database_tls::parameter(dsn, TARGET);
     if target.is_some_and(|target| !TARGETS.contains(&target.as_str())) {
-        read.problem(format!("{name} has a {TARGET} that selects standbys; set it to read-write, or leave it out"));
+        read.problem(format!(
+            "{name} has a {TARGET} that is not supported; set it to read-write, primary or any, or leave it out"
+        ));
     }
     // The driver takes several hosts of a parameter for one.
-    let options = |url: &String| PgConnectOptions::from_str(url).ok().filter(|parsed| !parsed.get_host().contains(','));
+    let options = |url: &String| {
+        let parsed = PgConnectOptions::from_str(url).ok().filter(|parsed| !parsed.get_host().contains(','))?;
+        // The driver connects to an IPv6 address only without the brackets of the URL.
+        let host = parsed.get_host().trim_matches(['[', ']']).to_owned();
+        Some(parsed.host(&host))
+    };
     let servers: Option<Vec<_>> = urls(dsn).and_then(|urls| urls.iter().map(options).collect());
     if servers.is_none() {
         read.problem(format!("{name} is not a PostgreSQL URL; write it as postgres://user@host:5432/database"));
@@ -87,7 +94,7 @@ mod tests {
         };
         assert_eq!(addresses(&databases.cluster), ["h 5432 d Prefer"]);
         assert_eq!(databases.shards.len(), 2);
-        assert_eq!(addresses(&databases.shards[0]), ["h1 5433 d Require", "[::1] 5432 d Require"]);
+        assert_eq!(addresses(&databases.shards[0]), ["h1 5433 d Require", "::1 5432 d Require"]);
         assert_eq!(addresses(&databases.shards[1]), ["h3 5432 e Prefer", "h4 5432 e Prefer"]);
         assert!(databases.shards[0].iter().all(|options| options.get_username() == "u"));
     }
@@ -96,7 +103,7 @@ mod tests {
     fn servers_that_can_not_be_written_and_other_forms_are_refused() {
         for (dsn, expected) in [
             ("postgres://h1,h2/d?target_session_attrs=prefer-standby", "target_session_attrs"),
-            ("postgres://h/d?target_session_attrs=read-only", "target_session_attrs"),
+            ("postgres://h/d?target_session_attrs=readwrite", "read-write, primary or any"),
             ("postgres:///d?host=h1,h2", "not a PostgreSQL URL"),
             ("postgres://h1:5432,h2:port/d", "not a PostgreSQL URL"),
             ("http://h1,h2/d", "not a PostgreSQL URL"),

@@ -1,10 +1,14 @@
 //! A DSN that names a primary and its standby: a running server uses the one that accepts writes.
 
 use noetl_local::Postgres;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::login::Login;
+use noetl_storage::pools::{Database, Down};
 use noetl_testkit::copies::{own_server, standby, until_replayed};
 use noetl_testkit::feed::run;
 use noetl_testkit::{Deployment, eventually, execute_input};
 use serde_json::json;
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
 
 use super::rights::said;
@@ -56,4 +60,21 @@ async fn a_server_continues_on_the_promoted_standby_after_the_primary_was_killed
 #[tokio::test]
 async fn a_server_continues_on_the_promoted_standby_while_the_primary_does_not_respond() {
     fail_over(async |primary: &mut Postgres| primary.pause().await).await;
+}
+
+#[tokio::test]
+async fn a_database_is_up_if_one_server_accepts_writes_and_read_only_if_none_of_them_does() {
+    let deployment = Deployment::unmigrated(0).await;
+    let writable: PgConnectOptions = deployment.cluster_dsn.parse().unwrap();
+    let read_only = writable.clone().options([("default_transaction_read_only", "on")]);
+    let dead = writable.clone().port(1);
+    let down = async |servers: Vec<PgConnectOptions>| {
+        let database = Database::with_login(DatabaseName::Cluster, &Login::new(servers, None), 1);
+        database.probe().await;
+        database.health().down
+    };
+    assert_eq!(down(vec![dead.clone(), read_only.clone(), writable]).await, None);
+    assert_eq!(down(vec![read_only.clone(), read_only.clone()]).await, Some(Down::ReadOnly));
+    let Some(Down::Unreachable(reason)) = down(vec![dead, read_only]).await else { panic!("not unreachable") };
+    assert!(reason.contains(":1: ") && reason.contains("the server is read-only (SQLSTATE 25006)"), "{reason}");
 }

@@ -51,8 +51,8 @@ pub enum StatusSource {
     /// The event that ended it.
     #[default]
     End,
-    /// Its events: it is failed if one of them has the status of a failure, whatever ended it. NoETL's setting
-    /// `NOETL_EXECUTION_STATUS_FROM_STEPS`.
+    /// Its events: it is failed if one of them has the status of a failure, independent of the event that ended it.
+    /// NoETL's setting `NOETL_EXECUTION_STATUS_FROM_STEPS`.
     Steps,
 }
 

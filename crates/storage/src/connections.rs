@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::budget::Budget;
 use super::cancel::{Backend, Canceller};
-use super::error::DatabaseName;
+use super::error::{DatabaseName, READ_ONLY};
 use super::login::Login;
 use super::session_settings;
 
@@ -418,12 +418,14 @@ struct Place {
     _share: Option<OwnedSemaphorePermit>,
 }
 
-/// Returns whether the same attempt to connect may succeed soon: connection refused, or SQLSTATE `cannot_connect_now`
-/// or `too_many_connections`.
+/// Returns whether the same attempt to connect may succeed soon: connection refused, or SQLSTATE `cannot_connect_now`,
+/// `too_many_connections` or, of several servers, `read_only_sql_transaction`.
 fn is_transient(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-        sqlx::Error::Database(error) => error.code().is_some_and(|code| ["57P03", "53300"].contains(&code.as_ref())),
+        sqlx::Error::Database(refusal) => {
+            refusal.code().is_some_and(|code| ["57P03", "53300", READ_ONLY].contains(&code.as_ref()))
+        }
         _ => false,
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 
@@ -71,17 +72,22 @@ impl Login {
         Ok(servers.map(complete).collect())
     }
 
-    /// Notes the server that accepted writes last.
+    /// Notes the server that accepted writes last. Logs a change.
     pub(super) fn prefer(&self, index: usize) {
-        self.preferred.store(index, Ordering::Relaxed);
+        let previous = self.preferred.swap(index, Ordering::Relaxed);
+        if previous != index {
+            let address = |index: usize| self.servers.get(index).map(address);
+            tracing::warn!(previous = address(previous), server = address(index), "database server changed");
+        }
     }
 
-    /// Returns the addresses of the servers, to be added to a reason; empty for a single one, which the settings name.
-    pub(super) fn tried(&self) -> String {
+    /// Returns the reason of an attempt that exceeded its time limit. It names the servers if there are several.
+    pub(super) fn no_response(&self, limit: Duration) -> String {
         if self.servers.len() == 1 {
-            return String::new();
+            return format!("no response within {limit:?}");
         }
-        format!(" from {}", self.servers.iter().map(address).collect::<Vec<_>>().join(" and "))
+        let servers: Vec<_> = self.servers.iter().map(address).collect();
+        format!("no writable server among {} within {limit:?}", servers.join(" and "))
     }
 }
 
@@ -89,6 +95,7 @@ impl Login {
 pub(super) fn address(options: &PgConnectOptions) -> String {
     match options.get_socket() {
         Some(path) => path.display().to_string(),
+        None if options.get_host().contains(':') => format!("[{}]:{}", options.get_host(), options.get_port()),
         None => format!("{}:{}", options.get_host(), options.get_port()),
     }
 }

@@ -19,8 +19,9 @@ use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 
 use super::connections::{Planned, Planning, Pool};
-use super::error::{DISK_FULL, DatabaseName, StorageError, has_code, is_refused_connection, text};
+use super::error::{DISK_FULL, DatabaseName, StorageError, has_code, text};
 use super::login::Login;
+use super::servers;
 use super::session_settings;
 use super::tail_row::CursorRow;
 use noetl_domain::execution::StatusSource;
@@ -311,7 +312,7 @@ impl Database {
             return Err(self.timed_out(deadline));
         }
         self.suspected.notify_one();
-        Err(self.unavailable(format!("no response within {deadline:?}{}", self.login.tried())))
+        Err(self.unavailable(self.login.no_response(deadline)))
     }
 
     /// Classifies an error, and requests a probe if the database is unavailable.
@@ -367,10 +368,11 @@ impl Database {
                 self.slow_probes.store(0, Ordering::Relaxed);
                 response.read_only.then_some(Down::ReadOnly)
             }
-            Ok(Err(error)) if is_refusal_of_a_running_server(&error) => None,
+            Ok(Err(error)) if servers::is_up(&error) => None,
+            Ok(Err(error)) if servers::is_read_only(&error) => Some(Down::ReadOnly),
             Ok(Err(error)) => Some(Down::Unreachable(text(&error))),
             Err(_) if self.slow_probes.fetch_add(1, Ordering::Relaxed) == 0 => self.down(),
-            Err(_) => Some(Down::Unreachable(format!("no response within {PROBE_DEADLINE:?}{}", self.login.tried()))),
+            Err(_) => Some(Down::Unreachable(self.login.no_response(PROBE_DEADLINE))),
         };
         if outcome.is_some() {
             self.pool.suspect();
@@ -399,7 +401,7 @@ impl Database {
         let begun = Instant::now();
         let responds = match self.ping().await {
             Ok(response) => !response.read_only,
-            Err(error) => is_refusal_of_a_running_server(&error),
+            Err(error) => servers::is_up(&error),
         };
         if responds {
             *responded = Some(begun);
@@ -428,14 +430,6 @@ impl Database {
     /// Waits until a probe is requested.
     pub async fn suspected(&self) {
         self.suspected.notified().await;
-    }
-}
-
-/// Returns whether the error of a connection attempt comes from a server that is up, such as too many connections.
-fn is_refusal_of_a_running_server(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Database(refusal) => !refusal.code().is_some_and(|code| is_refused_connection(&code)),
-        _ => false,
     }
 }
 

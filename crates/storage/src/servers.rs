@@ -3,11 +3,13 @@
 //!
 //! The servers are tried in their order, beginning with the one that accepted writes last. Each has a head start over
 //! the next one. So a server that does not respond delays a connection by its head start, and a slow one is still used.
+//! A server after the first one is used only if each one before it refused or did not respond within its head start.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::error::Error;
-use std::io;
 use std::time::Duration;
+use std::{io, mem};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -16,11 +18,14 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Row};
 use tokio::time::timeout;
 
-use super::error::text;
+use super::error::{READ_ONLY, has_code, is_refused_connection, text};
 use super::login::{Login, address};
 
-/// Time after which the next server is tried too, if a server has not responded.
-const HEAD_START: Duration = Duration::from_millis(300);
+/// Time after which the second server is tried too, if the first one, which accepted writes last, has not responded. It
+/// is longer than `HEAD_START`, so that a slow primary is kept.
+const FIRST_HEAD_START: Duration = Duration::from_millis(600);
+/// Time after which the next server is tried too, if one of the others has not responded.
+const HEAD_START: Duration = Duration::from_millis(150);
 
 /// Opens a connection to the only server, or to the first one that accepts writes. The error names each server that was
 /// tried.
@@ -30,14 +35,14 @@ pub(super) async fn connect(login: &Login) -> sqlx::Result<PgConnection> {
         return PgConnection::connect_with(options).await.map_err(lost);
     }
     let (mut waiting, mut running) = (servers.into_iter(), FuturesUnordered::new());
-    let mut failures = Vec::new();
+    let (mut failures, mut head_start) = (Vec::new(), FIRST_HEAD_START);
     loop {
         if let Some((index, options)) = waiting.next() {
             running.push(async move { (index, address(&options), connect_writable(&options).await) });
         }
         let ended = if waiting.as_slice().is_empty() {
             running.next().await
-        } else if let Ok(ended) = timeout(HEAD_START, running.next()).await {
+        } else if let Ok(ended) = timeout(mem::replace(&mut head_start, HEAD_START), running.next()).await {
             ended
         } else {
             continue;
@@ -61,8 +66,8 @@ async fn connect_writable(options: &PgConnectOptions) -> sqlx::Result<PgConnecti
         return Ok(connection);
     }
     connection.close().await?;
-    // A later attempt may succeed, as with a server that does not accept connections yet.
-    Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::ConnectionRefused, "the server is read-only")))
+    let (message, code) = ("the server is read-only".to_owned(), Some(READ_ONLY.to_owned()));
+    Err(sqlx::Error::Database(Box::new(Refusal { message, code, all_responded: true })))
 }
 
 /// Returns the error of an attempt to connect. The driver takes the end of the connection for an invalid response if it
@@ -74,21 +79,42 @@ fn lost(error: sqlx::Error) -> sqlx::Error {
     }
 }
 
-/// Refusal by a server, with a text that names each server that was tried.
+/// Returns whether the error of an attempt to connect comes from a database that is up, such as too many connections.
+/// If a server has not responded, the database counts as down, because that server may be the primary.
+pub(super) fn is_up(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    all_responded(error) && !code.is_some_and(|code| code == READ_ONLY || is_refused_connection(&code))
+}
+
+/// Returns whether every server has responded and is read-only.
+pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
+    has_code(error, READ_ONLY) && all_responded(error)
+}
+
+fn all_responded(error: &sqlx::Error) -> bool {
+    let Some(refusal) = error.as_database_error() else { return false };
+    refusal.try_downcast_ref::<Refusal>().is_none_or(|refusal| refusal.all_responded)
+}
+
+/// Refusal by a read-only server, or by several servers.
 #[derive(Debug, thiserror::Error)]
-#[error("{tried}")]
+#[error("{message}")]
 struct Refusal {
-    tried: String,
-    cause: Box<dyn DatabaseError>,
+    /// Reason; of several servers, it names each one that was tried.
+    message: String,
+    /// SQLSTATE.
+    code: Option<String>,
+    /// False if one of the servers was not reached.
+    all_responded: bool,
 }
 
 impl DatabaseError for Refusal {
     fn message(&self) -> &str {
-        &self.tried
+        &self.message
     }
 
     fn code(&self) -> Option<Cow<'_, str>> {
-        self.cause.code()
+        self.code.as_deref().map(Cow::Borrowed)
     }
 
     fn as_error(&self) -> &(dyn Error + Send + Sync + 'static) {
@@ -104,28 +130,91 @@ impl DatabaseError for Refusal {
     }
 
     fn kind(&self) -> ErrorKind {
-        self.cause.kind()
+        ErrorKind::Other
     }
 }
 
-/// Returns the errors of all servers as one. It has the kind of the error that says most about a later attempt: that of
-/// a server that responded, or else a refused connection.
-fn joined(failures: Vec<(String, sqlx::Error)>) -> sqlx::Error {
-    let reason = |error: &sqlx::Error| match error {
+/// Returns the errors of all servers as one. It has the kind and the SQLSTATE of the error that says most about a later
+/// attempt, which its text names last.
+fn joined(mut failures: Vec<(String, sqlx::Error)>) -> sqlx::Error {
+    failures.sort_by_key(|(_, error)| Reverse(rank(error)));
+    let all_responded = failures.iter().all(|(_, error)| all_responded(error));
+    let mut tried: Vec<_> = failures.iter().map(|(address, error)| format!("{address}: {}", reason(error))).collect();
+    let Some((address, last)) = failures.pop() else { return sqlx::Error::Configuration("no server".into()) };
+    if let Some(refusal) = last.as_database_error() {
+        // The reader of the error adds the SQLSTATE.
+        tried.pop();
+        tried.push(format!("{address}: {}", refusal.message()));
+    }
+    let message = tried.join("; ");
+    match last {
+        sqlx::Error::Database(cause) => {
+            let code = cause.code().map(Cow::into_owned);
+            sqlx::Error::Database(Box::new(Refusal { message, code, all_responded }))
+        }
+        sqlx::Error::Io(error) => sqlx::Error::Io(io::Error::new(error.kind(), message)),
+        sqlx::Error::Tls(_) => sqlx::Error::Tls(message.into()),
+        _ => sqlx::Error::Configuration(message.into()),
+    }
+}
+
+/// Returns the rank of an error; the lowest one says most about a later attempt. A read-only server ranks after those
+/// that may be the primary, because it can be a standby in normal operation.
+fn rank(error: &sqlx::Error) -> u8 {
+    match error {
+        error if is_up(error) => 0,
+        sqlx::Error::Database(_) if !has_code(error, READ_ONLY) => 1,
+        sqlx::Error::Database(_) => 2,
+        sqlx::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => 3,
+        _ => 4,
+    }
+}
+
+fn reason(error: &sqlx::Error) -> String {
+    match error {
         sqlx::Error::Io(error) => error.to_string(),
         error => text(error),
-    };
-    let tried: Vec<_> = failures.iter().map(|(address, error)| format!("{address}: {}", reason(error))).collect();
-    let tried = tried.join("; ");
-    let rank = |error: &sqlx::Error| match error {
-        sqlx::Error::Database(_) => 0,
-        sqlx::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => 1,
-        _ => 2,
-    };
-    match failures.into_iter().map(|(_, error)| error).min_by_key(rank) {
-        Some(sqlx::Error::Database(cause)) => sqlx::Error::Database(Box::new(Refusal { tried, cause })),
-        Some(sqlx::Error::Io(error)) => sqlx::Error::Io(io::Error::new(error.kind(), tried)),
-        Some(sqlx::Error::Tls(_)) => sqlx::Error::Tls(tried.into()),
-        _ => sqlx::Error::Configuration(tried.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind::{ConnectionRefused, TimedOut};
+
+    use super::{Refusal, is_read_only, is_up, joined};
+    use crate::error::text;
+
+    /// Attempt to connect: the SQLSTATE of the server's refusal, or `Err` if the server was not reached.
+    type Attempt = Result<&'static str, std::io::ErrorKind>;
+
+    fn failed(attempt: Attempt) -> sqlx::Error {
+        match attempt {
+            Ok(code) => sqlx::Error::Database(Box::new(Refusal {
+                message: "no".to_owned(),
+                code: Some(code.to_owned()),
+                all_responded: true,
+            })),
+            Err(kind) => sqlx::Error::Io(std::io::Error::new(kind, "lost")),
+        }
+    }
+
+    #[test]
+    fn a_database_is_up_only_if_each_server_responded_and_the_text_names_each_once() {
+        let (refused, slow): (Attempt, Attempt) = (Err(ConnectionRefused), Err(TimedOut));
+        for (first, second, up, read_only, expected) in [
+            (Ok("53300"), Ok("25006"), true, false, "b: no (SQLSTATE 25006); a: no (SQLSTATE 53300)"),
+            (Ok("57P03"), Ok("53300"), true, false, "a: no (SQLSTATE 57P03); b: no (SQLSTATE 53300)"),
+            (Ok("57P03"), Ok("25006"), false, false, "b: no (SQLSTATE 25006); a: no (SQLSTATE 57P03)"),
+            (Ok("25006"), Ok("25006"), false, true, "a: no (SQLSTATE 25006); b: no (SQLSTATE 25006)"),
+            (refused, Ok("53300"), false, false, "a: lost; b: no (SQLSTATE 53300)"),
+            (refused, Ok("25006"), false, false, "a: lost; b: no (SQLSTATE 25006)"),
+            (slow, Ok("28P01"), false, false, "a: lost; b: no (SQLSTATE 28P01)"),
+        ] {
+            let error = joined(vec![("a".to_owned(), failed(first)), ("b".to_owned(), failed(second))]);
+            assert_eq!((is_up(&error), is_read_only(&error), text(&error)), (up, read_only, expected.to_owned()));
+        }
+        let unreached = joined(vec![("a".to_owned(), failed(refused)), ("b".to_owned(), failed(slow))]);
+        let sqlx::Error::Io(error) = unreached else { panic!("{unreached}") };
+        assert_eq!((error.kind(), error.to_string()), (ConnectionRefused, "b: lost; a: lost".to_owned()));
     }
 }

@@ -21,9 +21,8 @@ use noetl_domain::tx_snapshot::TxSnapshot;
 
 /// Settings of a session. One cached plan reads small and large batches: JIT compilation would take longer than most
 /// runs. A plan that was made while the newest partition was empty must not use a sequential scan; nor a bitmap or a sort,
-/// which read everything before the first row. (A statement that needs a sort still has it.) Commits of the cursor must survive a crash, so they do not rely
-/// on the server's default.
-const SETTINGS: [(&str, &str); 10] = [
+/// which read everything before the first row. (A statement that needs a sort still has it.)
+const SETTINGS: [(&str, &str); 9] = [
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
@@ -32,7 +31,6 @@ const SETTINGS: [(&str, &str); 10] = [
     ("work_mem", "32MB"),
     ("timezone", "UTC"),
     ("lock_timeout", "3500ms"),
-    ("synchronous_commit", "on"),
     CHANGES_FENCED_ROWS,
 ];
 

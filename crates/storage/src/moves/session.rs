@@ -12,7 +12,7 @@ const LOCK: &str = "noetl.retention";
 /// setting lets the session write to fenced buckets, and choose the transaction ids of events.
 const SETTINGS: &str =
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET bytea_output = 'hex';
-    SET extra_float_digits = 1; SET synchronous_commit = on; SET jit = off; SET enable_seqscan = off;
+    SET extra_float_digits = 1; SET jit = off; SET enable_seqscan = off;
     SET plan_cache_mode = force_custom_plan; SET lock_timeout = '3s'; SET noetl.moves_buckets = 'on'";
 
 /// Setting of a session that may change rows of fenced buckets, for changes of their transaction ids only.
