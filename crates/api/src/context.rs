@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use crate::server::settings::ServerSetting;
+use noetl_domain::execution::StatusSource;
 use noetl_feed::read::hub::Hub;
 use noetl_feed::wire::names::StreamNames;
 use noetl_storage::budget::BudgetLimits;
@@ -41,6 +42,14 @@ pub struct Services {
     pub ids: Arc<dyn ReserveIds>,
     /// Description of this replica.
     pub replica: Replica,
+}
+
+impl Services {
+    /// Returns whether an event after the end of an execution can change its status, although it ends nothing.
+    #[must_use]
+    pub fn statuses_change_after_end(&self) -> bool {
+        self.databases.cluster().status_source() == StatusSource::Steps
+    }
 }
 
 /// Description of a replica.

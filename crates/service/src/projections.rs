@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use super::moves::Repetition;
 use super::shards::{by_shard, rows_by_ids};
-use noetl_domain::execution::StatusSource;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
 use noetl_domain::tenant::Scope;
@@ -100,12 +99,6 @@ impl ReadProjections for Projections {
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
     async fn ends(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, End>, ReadFailures) {
-        if self.databases.cluster().status_source() == StatusSource::Steps {
-            // Any event of a log can decide, so the states are read.
-            let (states, failed) = self.read(ids, scope).await;
-            let ends = states.into_iter().filter_map(|(id, one)| Some((id, one.projection.state.end()?)));
-            return (ends.collect(), failed);
-        }
         let query = |shard, ids: Vec<i64>| async move { events::ends(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.iter().map(|event| (event.execution_id, End::of(event))).collect(), failed)

@@ -14,7 +14,7 @@ use super::log::{self, LockedLog};
 use super::pools::Database;
 use super::snapshots::Projected;
 use super::view::View;
-use noetl_domain::execution::{Creation, Status, StatusSource, ended_by};
+use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::tenant::Scope;
@@ -370,8 +370,8 @@ impl LockedLog<'_> {
             .map(|row| row.ended_by.as_deref().and_then(ended_by).unwrap_or_else(|| Status::from_stored(&row.status))))
     }
 
-    /// Updates the read model after the cancellation `event` was appended. The end has the event's time. The status is
-    /// that of the state ([`StatusSource`]).
+    /// Updates the read model after the cancellation `event` was appended. The end has the event's time. If failed events
+    /// decide the status ([`noetl_domain::execution::StatusSource`]), the next advance stores it.
     #[tracing::instrument(
         level = "debug", name = "sql.executions.mark_cancelled", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution, event = %event)
@@ -379,10 +379,7 @@ impl LockedLog<'_> {
     pub async fn mark_cancelled(&mut self, event: Id, reason: Option<&str>) -> Result<(), StorageError> {
         let update = sqlx::query!(
             "UPDATE noetl.execution
-             SET status = CASE WHEN $4 AND EXISTS (SELECT FROM noetl.event
-                                                   WHERE execution_id = $1 AND upper(status) IN ('FAILED', 'ERROR'))
-                          THEN 'FAILED' ELSE 'CANCELLED' END,
-                 last_event_type = 'playbook.cancelled', last_event_id = $2,
+             SET status = 'CANCELLED', last_event_type = 'playbook.cancelled', last_event_id = $2,
                  end_time = (SELECT created_at AT TIME ZONE 'UTC' FROM noetl.event
                              WHERE execution_id = $1 AND event_id = $2),
                  error = coalesce($3, error)
@@ -390,7 +387,6 @@ impl LockedLog<'_> {
             self.execution.get(),
             event.get(),
             reason,
-            self.shard.status_source() == StatusSource::Steps,
         );
         let touched = self.shard.run(update.execute(&mut *self.tx)).await?.rows_affected();
         if touched == 1 { Ok(()) } else { Err(self.shard.corrupt(format!("no execution {}", self.execution))) }

@@ -49,8 +49,8 @@ pub trait ReadProjections: Debug + Send + Sync {
     /// be found out.
     async fn outdated(&self, rows: &[ExecutionRow]) -> (BTreeSet<Id>, ReadFailures);
 
-    /// Returns the ends of the executions in the scope whose logs have an ending event, and the errors of those that could
-    /// not be read.
+    /// Returns the ends of the executions in the scope whose logs have an ending event, as these events describe them, and
+    /// the errors of those that could not be read.
     async fn ends(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, End>, ReadFailures);
 }
 

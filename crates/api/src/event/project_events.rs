@@ -64,7 +64,8 @@ pub(super) struct EventInput {
     /// Type of the node.
     node_type: Option<String>,
     /// Status after the event. The type decides the state; of the status, errors (`FAILED`, `ERROR`) are read, and
-    /// `STARTED` and `RUNNING` of `step.enter`.
+    /// `STARTED` and `RUNNING` of `step.enter`. With `NOETL_EXECUTION_STATUS_FROM_STEPS`, an error in an event of any type
+    /// also makes an ended execution FAILED.
     status: Option<String>,
     /// Duration of the reported work, in seconds.
     duration_seconds: Option<f64>,
@@ -175,7 +176,8 @@ pub(super) struct BatchOutcome {
     /// Events that were refused, in the order of the batch.
     rejected: Vec<ProjectEventsResult>,
     /// Types of the events in the log (stored or duplicate) that docs/guide/events.md does not list, such as a misspelt
-    /// one. These events change no state.
+    /// one. These events change no state, except the status of an ended execution with
+    /// `NOETL_EXECUTION_STATUS_FROM_STEPS`.
     unknown_types: Vec<String>,
     /// Whether the entry of the claim is marked as published by this request or an earlier one.
     settled: bool,

@@ -77,12 +77,13 @@ pub async fn read(services: &Services, ids: &[Id], scope: &Scope) -> Result<Vec<
     Ok(ids.iter().map(result).collect())
 }
 
-/// Returns executions of the list. Those that have not ended, and whose rows lack events, get the states of their logs.
+/// Returns executions of the list. Those whose status can change, and whose rows lack events, get the states of their logs.
 pub async fn of_list(services: &Services, rows: Vec<ExecutionRow>, scope: &Scope) -> Vec<CurrentExecution> {
     let ids: Vec<Id> = rows.iter().map(|row| Id::new(row.execution_id)).collect();
-    let open: Vec<ExecutionRow> =
-        rows.iter().filter(|row| !Status::from_stored(&row.status).is_terminal()).cloned().collect();
-    let (outdated, unknown) = services.projections.outdated(&open).await;
+    let after_end = services.statuses_change_after_end();
+    let can_change = |row: &&ExecutionRow| after_end || !Status::from_stored(&row.status).is_terminal();
+    let changing: Vec<ExecutionRow> = rows.iter().filter(can_change).cloned().collect();
+    let (outdated, unknown) = services.projections.outdated(&changing).await;
     let outdated: Vec<Id> = outdated.into_iter().chain(unknown.into_keys()).collect();
     let listed = |row: ExecutionRow| (Id::new(row.execution_id), CurrentExecution { row, state: None });
     let mut found: HashMap<Id, CurrentExecution> = rows.into_iter().map(listed).collect();

@@ -108,8 +108,8 @@ pub async fn executions(
 
 /// Returns executions of a list in the moments that their selected fields need. The list follows the logs after a moment,
 /// so a row of an execution that has not ended is compared with its log, and the state is read if the row lacks events. The
-/// row of one that has ended is its state, unless other fields of the state are selected, or its failed steps, which an
-/// event after the end can change.
+/// row of one that has ended is its state, unless other fields of the state are selected. It is compared too if an event
+/// after the end can change what is shown: the failed steps, or the status if the steps decide it.
 async fn in_their_moments(ctx: &Context<'_>, rows: Vec<ExecutionRow>, by_failed_steps: bool) -> Vec<Execution> {
     let selects = |fields: &[&str]| fields.iter().any(|field| selects_item_field(ctx, field));
     let (of_state, reason) = (selects(&STATE_FIELDS), selects(&["error"]));
@@ -117,12 +117,21 @@ async fn in_their_moments(ctx: &Context<'_>, rows: Vec<ExecutionRow>, by_failed_
     let Some(loader) = ctx.data_opt::<BatchLoader>().filter(|_| of_state || reason || selects(&ROW_FIELDS)) else {
         return rows.into_iter().map(Execution::unread).collect();
     };
+    let from_steps = ctx.data_opt::<Services>().is_some_and(Services::statuses_change_after_end);
     let has_ended = |row: &ExecutionRow| Status::from_stored(&row.status).is_terminal();
     let (mut ends, mut outdated) = (HashMap::new(), HashMap::new());
     if !of_state {
         let ended = rows.iter().filter(|row| reason && has_ended(row)).map(|row| EndKey(Id::new(row.execution_id)));
-        let changing = rows.iter().filter(|row| of_failed_steps || !has_ended(row)).map(|row| OutdatedKey(row.clone()));
-        let (read, compared) = tokio::join!(each(loader, ended.collect()), each(loader, changing.collect()));
+        let can_change = |row: &&ExecutionRow| from_steps || of_failed_steps || !has_ended(row);
+        let changing = rows.iter().filter(can_change).map(|row| OutdatedKey(row.clone()));
+        let (read, compared) = (each(loader, ended.collect()), each(loader, changing.collect()));
+        let (read, compared) = if from_steps {
+            // A row that lacks no events after its reason was read has the end with this reason.
+            let read = read.await;
+            (read, compared.await)
+        } else {
+            tokio::join!(read, compared)
+        };
         ends = read.into_iter().map(|(key, end)| (key.0, end)).collect();
         // A row that could not be compared is taken for outdated; the read of its state reports the error.
         outdated = compared
@@ -146,9 +155,10 @@ async fn in_their_moments(ctx: &Context<'_>, rows: Vec<ExecutionRow>, by_failed_
         let id = Id::new(row.execution_id);
         match (states.remove(&StateKey(id)), ends.get(&id)) {
             (state @ Some(_), _) => Execution::unread(row).in_loaded(state),
+            (None, Some(Ok(end))) if from_steps => Execution::with_reason(row, end.error.clone()),
             (None, Some(Ok(end))) => Execution::unread(row).with_end(end.clone()),
             (None, Some(Err(error))) => Execution::unread(row).in_loaded(Some(Err(error.clone()))),
-            (None, None) if outdated.get(&id) == Some(&false) && !has_ended(&row) => Execution::open(row),
+            (None, None) if outdated.get(&id) == Some(&false) && !has_ended(&row) => Execution::with_reason(row, None),
             (None, None) => Execution::unread(row).in_loaded(None),
         }
     };

@@ -103,9 +103,9 @@ impl Execution {
         Self::new(row, Moment::WithReason(end.error))
     }
 
-    /// Returns an execution that has not ended, and whose row shows its whole log.
-    pub(super) const fn open(row: ExecutionRow) -> Self {
-        Self::new(row, Moment::WithReason(None))
+    /// Returns an execution whose row shows its whole log, with the reason of its end, if there is one.
+    pub(super) const fn with_reason(row: ExecutionRow, reason: Option<String>) -> Self {
+        Self::new(row, Moment::WithReason(reason))
     }
 
     /// Returns the execution in the state that a loader returned for it.
@@ -298,7 +298,8 @@ impl ExecutionFields {
         self.row_of_moment(ctx).await.failed_steps
     }
 
-    /// Error or reason that the event that ended the execution names.
+    /// Error or reason that the event that ended the execution names. It can be null although the status is FAILED: with
+    /// `NOETL_EXECUTION_STATUS_FROM_STEPS`, other events decide the status.
     #[graphql(guard = "READ")]
     pub(super) async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
         if let Moment::WithReason(reason) = &self.moment {

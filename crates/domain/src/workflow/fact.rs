@@ -85,13 +85,14 @@ pub(super) const KINDS: [(&str, Kind); 23] = [
     ("loop.done", Kind::Step(StepKind::LoopDone)),
 ];
 
-/// Returns the event types whose JSON columns the fold reads. Of other events, it needs only the id, type, node and
-/// time.
+/// Returns the event types whose JSON columns the fold reads. Of other events, it needs only the id, type, node, time and
+/// status.
 pub fn known_types() -> impl Iterator<Item = &'static str> {
     KINDS.into_iter().map(|(name, _)| name).chain(ENDINGS.into_iter().map(|(name, _)| name))
 }
 
-/// Returns whether the fold or the log of a source subscription knows an event type. Events of other types change no state.
+/// Returns whether the fold or the log of a source subscription knows an event type. Events of other types change no state,
+/// except the status of an ended execution with `NOETL_EXECUTION_STATUS_FROM_STEPS`.
 #[must_use]
 pub fn is_known_type(event_type: &str) -> bool {
     kind(event_type).is_some() || event_type == DEDUPLICATED
