@@ -1,7 +1,9 @@
-//! The databases that the newest release wrote are read and continued by this version. A release has a folder in
-//! tests/fixtures/releases: a dump of each database, and operations with the responses of the release's program.
+//! The databases that the two newest releases wrote are read and continued by this version. A release has a folder in
+//! tests/fixtures/releases: a dump of each database, and operations with the responses of the release's program. The
+//! newest one can be this version itself, so the one before it is read too.
 //!
-//! With `NOETL_WRITE_RELEASE=1`, the test writes the folder of this version instead.
+//! With `NOETL_WRITE_RELEASE=1`, the test writes the folder of this version instead. Until the version has a tag, write
+//! its folder again after each change of a migration: otherwise the folder is that of an unreleased build.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,14 +54,18 @@ fn releases() -> PathBuf {
     repository().join("tests/fixtures/releases")
 }
 
-/// Returns the folder of the newest release.
-fn newest() -> PathBuf {
-    let folders = fs::read_dir(releases()).unwrap().map(|entry| entry.unwrap().path());
-    let version = |folder: &PathBuf| -> Vec<u64> {
-        let name = folder.file_name().unwrap().to_str().unwrap();
-        name.split('.').map(|part| part.parse().unwrap()).collect()
-    };
-    folders.max_by_key(version).unwrap()
+/// Returns the folders of the two newest releases, the older one first; one folder if there is no other.
+fn newest() -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = fs::read_dir(releases()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort_by_cached_key(|folder| precedence(folder.file_name().unwrap().to_str().unwrap()));
+    folders.split_off(folders.len().saturating_sub(2))
+}
+
+/// Returns the key that orders versions. One with a suffix (`1.2.3-rc.1`) precedes the one without.
+fn precedence(version: &str) -> (Vec<u64>, bool, Vec<u64>) {
+    let (release, suffix) = version.split_once('-').unwrap_or((version, ""));
+    let numbers = |text: &str| -> Vec<u64> { text.split('.').filter_map(|part| part.parse().ok()).collect() };
+    (numbers(release), suffix.is_empty(), numbers(suffix))
 }
 
 /// Returns the names and DSNs of the databases.
@@ -228,7 +234,21 @@ async fn restored(folder: &Path) -> Deployment {
 /// Returns the objects of a schema, without the partitions of quarters, which depend on the time.
 async fn schema(dsn: &str) -> BTreeSet<String> {
     let text = shell(&dump("--schema-only --exclude-table='noetl.event_p*q?'"), &[("DATABASE", dsn)]).await;
-    text.split("\n--\n-- Name: ").map(str::to_owned).collect()
+    without_generated_names(&text).split("\n--\n-- Name: ").map(str::to_owned).collect()
+}
+
+/// Names each index of a partition after the partitioned index. PostgreSQL numbers generated names in the order in
+/// which the indexes are created.
+fn without_generated_names(dump: &str) -> String {
+    let attached = dump.lines().filter_map(|line| {
+        let (parent, index) = line.strip_prefix("ALTER INDEX noetl.")?.split_once(" ATTACH PARTITION noetl.")?;
+        Some((index.strip_suffix(';')?, parent))
+    });
+    let mut attached: Vec<_> = attached.collect();
+    // A name can be the beginning of another one.
+    attached.sort_by_key(|(index, _)| std::cmp::Reverse(index.len()));
+    let name = |text: String, (index, parent): &(&str, &str)| text.replace(index, &format!("partition of {parent}"));
+    attached.iter().fold(dump.to_owned(), name)
 }
 
 /// Checks that the databases have the schema of new ones, and only differences that servers repair when they start.
@@ -277,14 +297,10 @@ async fn deliver(deployment: &Deployment) {
     assert!(server.stop().await.success());
 }
 
-#[tokio::test]
-async fn the_databases_of_the_newest_release_are_migrated_read_as_recorded_and_continued() {
-    if std::env::var_os("NOETL_WRITE_RELEASE").is_some() {
-        return Box::pin(write()).await;
-    }
-    let folder = newest();
+/// Upgrades the databases of a release, reads what it recorded, and continues its work.
+async fn upgrade(folder: &Path) {
     let release: Value = serde_json::from_str(&fs::read_to_string(folder.join("release.json")).unwrap()).unwrap();
-    let deployment = restored(&folder).await;
+    let deployment = restored(folder).await;
     deployment.migrate().await;
     Box::pin(check_databases(&deployment)).await;
 
@@ -305,4 +321,16 @@ async fn the_databases_of_the_newest_release_are_migrated_read_as_recorded_and_c
     assert!(reader.until_seen(deployment.committed().await).await, "the feed ended");
     assert!(server.stop().await.success());
     Box::pin(deliver(&deployment)).await;
+}
+
+#[tokio::test]
+async fn the_databases_of_the_two_newest_releases_are_migrated_read_as_recorded_and_continued() {
+    if std::env::var_os("NOETL_WRITE_RELEASE").is_some() {
+        return Box::pin(write()).await;
+    }
+    let folders = newest();
+    assert!(!folders.is_empty());
+    for folder in folders {
+        Box::pin(upgrade(&folder)).await;
+    }
 }

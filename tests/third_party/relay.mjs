@@ -59,7 +59,10 @@ function shows(environment, operation, expected) {
   });
 }
 
-/** Follows a list of two loaded executions over a transport, while one execution is added and one is cancelled. */
+/**
+ * Follows a list of two loaded executions over a transport. One execution is cancelled before the live subscription
+ * starts, and then one is added and one is cancelled.
+ */
 async function showsChanges({ createEnvironment, runsQuery, followRuns }, url, connect, send) {
   const executionPool = `relay-${connect.name}`;
   const start = async () => {
@@ -67,23 +70,36 @@ async function showsChanges({ createEnvironment, runsQuery, followRuns }, url, c
     const input = { entry: { path: 'samples/orders/process' }, executionPool };
     return (await send(query, { input })).execute.executionId;
   };
-  // The live items have the first execution too, but it does not belong to the loaded page.
-  const [, second, third] = [await start(), await start(), await start()];
+  const cancel = (id) =>
+    send('mutation ($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled } }', { id });
+  // The live items have the oldest execution too, but it never belongs to the loaded page.
+  const [oldest, first, second, third] = [await start(), await start(), await start(), await start()];
   const live = connect(url, () => 'a token');
   const environment = createEnvironment(url, () => 'a token', live);
   const filter = { executionPools: [executionPool], statuses: ['PENDING'] };
-  const operation = relay.createOperationDescriptor(runsQuery, { filter, count: 2 });
+  const variables = { filter, count: 2 };
+  const operation = relay.createOperationDescriptor(runsQuery, variables);
   environment.retain(operation);
-  await relay.fetchQuery(environment, runsQuery, { filter, count: 2 }).toPromise();
+  await relay.fetchQuery(environment, runsQuery, variables).toPromise();
   await shows(environment, operation, [third, second]);
+  const shown = new Set();
+  environment.subscribe(environment.lookup(operation.fragment), ({ data }) =>
+    data.executions.edges.forEach(({ node }) => shown.add(node.id)),
+  );
+  await cancel(second);
 
   let following;
-  const failure = new Promise((_, reject) => (following = followRuns(environment, filter, reject)));
+  let isCurrent;
+  const current = new Promise((resolve) => (isCurrent = resolve));
+  const failure = new Promise((_, reject) => (following = followRuns(environment, variables, isCurrent, reject)));
   const changes = async () => {
+    await current;
+    await shows(environment, operation, [third, first]);
     const fourth = await start();
-    await shows(environment, operation, [fourth, third, second]);
-    await send('mutation ($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled } }', { id: third });
-    await shows(environment, operation, [fourth, second]);
+    await shows(environment, operation, [fourth, third, first]);
+    await cancel(third);
+    await shows(environment, operation, [fourth, first]);
+    expect(!shown.has(oldest), 'an execution of a page that is not loaded was in the list');
     const { status } = environment.getStore().getSource().get(third);
     expect(status === 'CANCELLED', `the execution that left the list is ${status}`);
   };
