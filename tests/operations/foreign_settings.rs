@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::rights::{as_role, log_in, said};
 
 /// Settings of a role with which the server works, each with a value that could hinder it.
-const HARMLESS: [&str; 34] = [
+const HARMLESS: [&str; 33] = [
     "client_encoding = 'LATIN1'",
     "search_path = 'public'",
     "standard_conforming_strings = off",
@@ -47,7 +47,6 @@ const HARMLESS: [&str; 34] = [
     "jit_above_cost = 0",
     "max_parallel_workers = 0",
     "work_mem = '64kB'",
-    "temp_file_limit = 0",
 ];
 
 /// Raises an error in a session in which the settings have other effects than those of the server.
