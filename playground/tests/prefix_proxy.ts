@@ -68,15 +68,18 @@ http {
   access_log off;
   ${temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join("\n  ")}
   map $http_upgrade $connection_upgrade { default upgrade; "" ""; }
+  upstream noetl { server ${new URL(server).host} max_fails=0; }
   server {
     listen 127.0.0.1:${port};
+    client_max_body_size 16m;
     location / { return 404; }
     location ${PREFIX}/ {
-      proxy_pass ${server}${strips ? "/" : ""};
+      proxy_pass http://noetl${strips ? "/" : ""};
       proxy_http_version 1.1;
       proxy_set_header Host $http_host;
       proxy_set_header Upgrade $http_upgrade;
       proxy_set_header Connection $connection_upgrade;
+      proxy_connect_timeout 2s;
     }
   }
 }

@@ -27,7 +27,9 @@ pub enum AppError {
     #[error("the services could not be started")]
     Service(#[from] ServiceError),
     /// A database is not migrated to this version.
-    #[error("{0} is not migrated; run `noetl-graphql migrate` with the same settings")]
+    #[error(
+        "{0} is not migrated; run `noetl-graphql migrate` with the same settings and the role that owns the databases"
+    )]
     NotMigrated(DatabaseName),
     /// A pooler shares the sessions of a database.
     #[error(

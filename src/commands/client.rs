@@ -67,8 +67,10 @@ impl Client {
         let body = json!({ "query": query, "variables": variables });
         let request = self.http.post(&self.endpoint).timeout(TIMEOUT).json(&body);
         let request = if let Some(token) = &self.token { request.bearer_auth(token) } else { request };
-        let text = request.send().await?.text().await?;
-        let mut response = json_text::read(&text).map_err(|error| ClientError::Failed(error.to_string()))?;
+        let response = request.send().await?;
+        let status = response.status();
+        let mut response = json_text::read(&response.text().await?)
+            .map_err(|_| ClientError::Failed(format!("the response ({status}) is not JSON; check the URL")))?;
         match response["errors"][0]["message"].as_str() {
             Some(message) => Err(ClientError::Failed(message.to_owned())),
             None => Ok(response["data"].take()),

@@ -97,7 +97,8 @@ async fn serve_on_a_database_without_migrations_fails_with_an_instruction() {
     let deployment = Deployment::unmigrated(1).await;
     let output = serve(&deployment, &[]).await;
     assert!(!output.status.success());
-    assert!(said(&output).contains("noetl-graphql migrate"), "{}", said(&output));
+    let instruction = "run `noetl-graphql migrate` with the same settings and the role that owns the databases";
+    assert!(said(&output).contains(instruction), "{}", said(&output));
     assert!(output.stdout.is_empty(), "the server announced an address");
 }
 

@@ -51,7 +51,7 @@ async fn executions_outbox_entries_and_subscriptions_are_listed_and_changed() {
     let subscribe = "mutation { registerSubscription(input: {path: \"orders/inbox\"}) { subscription { id } } }";
     let subscription = send(subscribe, Value::Null).await;
     let subscription = subscription["registerSubscription"]["subscription"]["id"].as_str().unwrap().to_owned();
-    let operator = Operator { server, token_file };
+    let mut operator = Operator { server, token_file };
 
     let (done, text) = operator.run(&["executions", "list", "--status", "PENDING"]).await;
     assert!(done && text.starts_with("ID ") && text.contains(&execution), "{text}");
@@ -89,4 +89,7 @@ async fn executions_outbox_entries_and_subscriptions_are_listed_and_changed() {
     std::fs::write(&operator.token_file, "another token").unwrap();
     let (done, text) = operator.run(&["executions", "list"]).await;
     assert!(!done && text.contains("token"), "{text}");
+    operator.server.url.push_str("/nothing");
+    let (done, text) = operator.run(&["executions", "list"]).await;
+    assert!(!done && text.contains("is not JSON; check the URL"), "{text}");
 }

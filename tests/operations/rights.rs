@@ -224,6 +224,9 @@ async fn missing_rights_are_named_at_the_start_and_granted_by_migrate() {
     succeeds(&deployment, "migrate", &["--grant-to", &role]).await;
     deployment.env = as_server;
     succeeds(&deployment, "maintain", &[]).await;
+    let (code, text) = said(&deployment, "migrate", &[]).await;
+    let owner = "the role may not change the cluster database; run `noetl-graphql migrate` with the role that owns it";
+    assert!(code == 1 && text.contains(owner), "{code}: {text}");
     drop_role(&deployment, &role).await;
 }
 

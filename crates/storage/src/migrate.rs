@@ -13,7 +13,7 @@ use sqlx::PgConnection;
 use sqlx::migrate::{MigrateError, Migrator};
 use tokio::time::sleep;
 
-use super::error::{DatabaseName, StorageError};
+use super::error::{DENIED, DatabaseName, StorageError, has_code};
 use super::indexes::MissingIndex;
 use super::lock_wait::{self, SHORT_WAIT};
 use super::pools::Database;
@@ -46,6 +46,17 @@ pub enum MigrationError {
         /// The database.
         database: DatabaseName,
         /// The driver's error, which names the migration.
+        #[source]
+        source: MigrateError,
+    },
+    /// The role may not change the database or a table.
+    #[error(
+        "the role may not change {database}; run `noetl-graphql migrate` with the role that owns it and its tables"
+    )]
+    NotOwner {
+        /// The database.
+        database: DatabaseName,
+        /// The driver's error, which names the object.
         #[source]
         source: MigrateError,
     },
@@ -102,7 +113,6 @@ pub async fn plan(database: &Database) -> Result<Vec<Step>, MigrationError> {
 
 /// Logs what it is about to change, applies the migrations to one database, then builds the indexes of its large tables.
 pub async fn apply(database: &Database) -> Result<(), MigrationError> {
-    let failed = |source| MigrationError::Migration { database: database.name(), source };
     let mut connection = database.connect().await.map_err(|error| database.failed(error))?;
     lock(&mut connection).await.map_err(|error| database.failed(error))?;
     announce(database, &plan(database).await?);
@@ -114,7 +124,7 @@ pub async fn apply(database: &Database) -> Result<(), MigrationError> {
                 sleep(LOCK_PAUSE).await;
             }
             outcome => {
-                outcome.map_err(failed)?;
+                outcome.map_err(|error| failed(database.name(), error))?;
                 break;
             }
         }
@@ -135,11 +145,25 @@ fn announce(database: &Database, steps: &[Step]) {
     }
 }
 
+/// Returns the error of a migration that failed.
+fn failed(database: DatabaseName, source: MigrateError) -> MigrationError {
+    if cause(&source).is_some_and(|error| has_code(error, DENIED)) {
+        MigrationError::NotOwner { database, source }
+    } else {
+        MigrationError::Migration { database, source }
+    }
+}
+
 /// Returns whether a migration did not get a lock in time. Its transaction was rolled back.
 fn is_busy(error: &MigrateError) -> bool {
+    cause(error).is_some_and(lock_wait::is_busy)
+}
+
+/// Returns the error of the statement that failed.
+fn cause(error: &MigrateError) -> Option<&sqlx::Error> {
     match error {
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => lock_wait::is_busy(error),
-        _ => false,
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => Some(error),
+        _ => None,
     }
 }
 
