@@ -119,8 +119,8 @@ fn require(database: &Database, missing: &[MissingRights]) -> Result<(), AppErro
     Err(AppError::MissingRights { database: database.name(), role: first.role.clone(), rights })
 }
 
-/// Fails unless each connection has a usable session of its own, the role has its rights, and the database is migrated. The rights
-/// are checked before the migrations, because a role without them can't read which are applied.
+/// Fails unless each connection has a usable session of its own, the role has its rights, and the database is migrated. The
+/// rights are checked before the migrations, because a role without them can't read which are applied.
 async fn check_usable(database: &Database) -> Result<(), AppError> {
     check_sessions(database).await?;
     require(database, &rights::missing(database).await?)?;

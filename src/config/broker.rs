@@ -111,12 +111,20 @@ pub(super) fn subject_prefix(read: &mut Reader<'_>, name: &str) -> Option<Subjec
     text.parse::<SubjectPrefix>().map_err(problem).ok()
 }
 
-/// Reports prefixes of the API and of inboxes that cover the subjects of notifications. The relay would refuse them.
+/// Subjects of the rows of NoETL's server, which do not follow the prefix of the streams.
+const NOETL_SUBJECTS: &str = "noetl.events.>";
+
+/// Reports prefixes of the API and of inboxes that begin as the subjects of messages do, of this server or of NoETL's. The
+/// relay would refuse such messages.
 pub(super) fn check_prefixes(read: &mut Reader<'_>, names: &StreamNames, inbox_prefix: Option<&SubjectPrefix>) {
     let subjects = names.notification_subjects();
     for (name, prefix) in [("NOETL_NATS_API_PREFIX", names.api_prefix()), ("NOETL_NATS_INBOX_PREFIX", inbox_prefix)] {
-        if prefix.is_some_and(|prefix| prefix.covers(&subjects)) {
-            read.problem(format!("{name} covers the subjects of notifications, {subjects}; set it to another prefix"));
+        let Some(prefix) = prefix.map(ToString::to_string) else { continue };
+        let first = |subject: &str| subject.split('.').next().map(str::to_owned);
+        if first(&prefix) == first(&subjects) || first(&prefix) == first(NOETL_SUBJECTS) {
+            read.problem(format!(
+                "{name} begins as the subjects of messages do ({subjects}); set it to another prefix"
+            ));
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) const SETTINGS: [Definition; 5] = [
     ),
     Definition::value(
         "NOETL_EXECUTION_STATUS_FROM_STEPS",
-        "whether an execution that ended is FAILED if one of its events has the status FAILED or ERROR, independent of the event that ended it, [as in NoETL](../noetl.md#noetl-383). All replicas need the same value: stop all of them before you change it ([in Kubernetes](../deploy.md#kubernetes) by `kubectl scale --replicas=0`). The list of executions then gets the other statuses in the background",
+        "whether an execution that ended is FAILED if one of its events has the status FAILED or ERROR, independent of the event that ended it, [as in NoETL](../noetl.md#noetl-383). All replicas need the same value: stop all of them before you change it ([in Kubernetes](../deploy.md#kubernetes)). The list of executions then gets the other statuses in the background",
     ),
 ];
 

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_is_that_of_a_domain_or_imported_and_no_prefix_covers_the_notifications() {
+    fn the_api_is_that_of_a_domain_or_imported_and_no_prefix_covers_messages() {
         let (prefix, domain) = (("NOETL_NATS_API_PREFIX", "JS.shared.API"), ("NOETL_NATS_JETSTREAM_DOMAIN", "hub"));
         let api = |given: &[(&'static str, &str)]| {
             sources(given).check(RequiredSettings::Nothing).map(|config| config.stream_names.api().clone())
@@ -385,10 +385,15 @@ mod tests {
         assert_eq!(api(&[domain]), Ok(Api::Domain("hub".into())));
         let ConfigError(problems) = api(&[prefix, domain]).unwrap_err();
         assert!(problems.len() == 1 && problems[0].starts_with("NOETL_NATS_API_PREFIX excludes"), "{problems:?}");
-        for name in ["NOETL_NATS_API_PREFIX", "NOETL_NATS_INBOX_PREFIX"] {
-            let ConfigError(problems) = api(&[(name, "noetl")]).unwrap_err();
-            let problem = format!("{name} covers the subjects of notifications");
-            assert!(problems.len() == 1 && problems[0].starts_with(&problem), "{problems:?}");
+        for (name, text) in [
+            ("NOETL_NATS_API_PREFIX", "noetl"),
+            ("NOETL_NATS_INBOX_PREFIX", "noetl"),
+            ("NOETL_NATS_INBOX_PREFIX", "noetl.executions.inbox"),
+            ("NOETL_NATS_INBOX_PREFIX", "staging.inbox"),
+        ] {
+            let ConfigError(problems) = api(&[(name, text), ("NOETL_EVENT_STREAM_PREFIX", "staging")]).unwrap_err();
+            let problem = format!("{name} begins as the subjects of messages do");
+            assert!(problems.len() == 1 && problems[0].starts_with(&problem), "{text}: {problems:?}");
         }
     }
 }

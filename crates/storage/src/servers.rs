@@ -34,6 +34,7 @@ pub(super) async fn connect(login: &Login) -> sqlx::Result<PgConnection> {
     if let [(_, options)] = servers.as_slice() {
         return PgConnection::connect_with(options).await.map_err(lost);
     }
+    let preferred = servers.first().map(|(index, _)| *index);
     let (mut waiting, mut running) = (servers.into_iter(), FuturesUnordered::new());
     let (mut failures, mut head_start) = (Vec::new(), FIRST_HEAD_START);
     loop {
@@ -52,7 +53,9 @@ pub(super) async fn connect(login: &Login) -> sqlx::Result<PgConnection> {
                 login.prefer(index);
                 return Ok(connection);
             }
-            Some((_, address, Err(error))) => failures.push((address, error)),
+            Some((index, address, Err(error))) => {
+                failures.push(Failure { address, error, is_preferred: Some(index) == preferred });
+            }
             None => return Err(joined(failures)),
         }
     }
@@ -67,7 +70,7 @@ async fn connect_writable(options: &PgConnectOptions) -> sqlx::Result<PgConnecti
     }
     connection.close().await?;
     let (message, code) = ("the server is read-only".to_owned(), Some(READ_ONLY.to_owned()));
-    Err(sqlx::Error::Database(Box::new(Refusal { message, code, all_responded: true })))
+    Err(sqlx::Error::Database(Box::new(Refusal { message, code, is_certain: true })))
 }
 
 /// Returns the error of an attempt to connect. The driver takes the end of the connection for an invalid response if it
@@ -79,21 +82,30 @@ fn lost(error: sqlx::Error) -> sqlx::Error {
     }
 }
 
-/// Returns whether the error of an attempt to connect comes from a database that is up, such as too many connections.
-/// If a server has not responded, the database counts as down, because that server may be the primary.
+/// Returns whether the error of an attempt to connect comes from a database that is up, such as too many connections. If
+/// the server that accepted writes last has not responded, the database counts as down, although others have.
 pub(super) fn is_up(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(DatabaseError::code);
-    all_responded(error) && !code.is_some_and(|code| code == READ_ONLY || is_refused_connection(&code))
+    is_certain(error) && !code.is_some_and(|code| code == READ_ONLY || is_refused_connection(&code))
 }
 
 /// Returns whether every server has responded and is read-only.
 pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
-    has_code(error, READ_ONLY) && all_responded(error)
+    has_code(error, READ_ONLY) && is_certain(error)
 }
 
-fn all_responded(error: &sqlx::Error) -> bool {
+/// Returns whether an error is a response that tells the state of the database.
+fn is_certain(error: &sqlx::Error) -> bool {
     let Some(refusal) = error.as_database_error() else { return false };
-    refusal.try_downcast_ref::<Refusal>().is_none_or(|refusal| refusal.all_responded)
+    refusal.try_downcast_ref::<Refusal>().is_none_or(|refusal| refusal.is_certain)
+}
+
+/// A failed attempt to connect.
+struct Failure {
+    address: String,
+    error: sqlx::Error,
+    /// Whether the server is the one that accepted writes last.
+    is_preferred: bool,
 }
 
 /// Refusal by a read-only server, or by several servers.
@@ -104,8 +116,8 @@ struct Refusal {
     message: String,
     /// SQLSTATE.
     code: Option<String>,
-    /// False if one of the servers was not reached.
-    all_responded: bool,
+    /// Whether it tells the state of the database: each server has responded, or the preferred one, which is up.
+    is_certain: bool,
 }
 
 impl DatabaseError for Refusal {
@@ -136,11 +148,15 @@ impl DatabaseError for Refusal {
 
 /// Returns the errors of all servers as one. It has the kind and the SQLSTATE of the error that says most about a later
 /// attempt, which its text names last.
-fn joined(mut failures: Vec<(String, sqlx::Error)>) -> sqlx::Error {
-    failures.sort_by_key(|(_, error)| Reverse(rank(error)));
-    let all_responded = failures.iter().all(|(_, error)| all_responded(error));
-    let mut tried: Vec<_> = failures.iter().map(|(address, error)| format!("{address}: {}", reason(error))).collect();
-    let Some((address, last)) = failures.pop() else { return sqlx::Error::Configuration("no server".into()) };
+fn joined(mut failures: Vec<Failure>) -> sqlx::Error {
+    failures.sort_by_key(|failure| Reverse(rank(&failure.error)));
+    let is_certain = failures.iter().all(|failure| is_certain(&failure.error))
+        || failures.iter().any(|failure| failure.is_preferred && is_up(&failure.error));
+    let tried = failures.iter().map(|Failure { address, error, .. }| format!("{address}: {}", reason(error)));
+    let mut tried: Vec<_> = tried.collect();
+    let Some(Failure { address, error: last, .. }) = failures.pop() else {
+        return sqlx::Error::Configuration("no server".into());
+    };
     if let Some(refusal) = last.as_database_error() {
         // The reader of the error adds the SQLSTATE.
         tried.pop();
@@ -150,7 +166,7 @@ fn joined(mut failures: Vec<(String, sqlx::Error)>) -> sqlx::Error {
     match last {
         sqlx::Error::Database(cause) => {
             let code = cause.code().map(Cow::into_owned);
-            sqlx::Error::Database(Box::new(Refusal { message, code, all_responded }))
+            sqlx::Error::Database(Box::new(Refusal { message, code, is_certain }))
         }
         sqlx::Error::Io(error) => sqlx::Error::Io(io::Error::new(error.kind(), message)),
         sqlx::Error::Tls(_) => sqlx::Error::Tls(message.into()),
@@ -181,7 +197,7 @@ fn reason(error: &sqlx::Error) -> String {
 mod tests {
     use std::io::ErrorKind::{ConnectionRefused, TimedOut};
 
-    use super::{Refusal, is_read_only, is_up, joined};
+    use super::{Failure, Refusal, is_read_only, is_up, joined};
     use crate::error::text;
 
     /// Attempt to connect: the SQLSTATE of the server's refusal, or `Err` if the server was not reached.
@@ -192,14 +208,24 @@ mod tests {
             Ok(code) => sqlx::Error::Database(Box::new(Refusal {
                 message: "no".to_owned(),
                 code: Some(code.to_owned()),
-                all_responded: true,
+                is_certain: true,
             })),
             Err(kind) => sqlx::Error::Io(std::io::Error::new(kind, "lost")),
         }
     }
 
+    /// Returns the error of two servers, of which the first one accepted writes last.
+    fn of_both(first: Attempt, second: Attempt) -> sqlx::Error {
+        let failure = |address: &str, attempt, is_preferred| Failure {
+            address: address.to_owned(),
+            error: failed(attempt),
+            is_preferred,
+        };
+        joined(vec![failure("a", first, true), failure("b", second, false)])
+    }
+
     #[test]
-    fn a_database_is_up_only_if_each_server_responded_and_the_text_names_each_once() {
+    fn a_database_is_up_only_if_each_server_or_the_preferred_one_responded_and_the_text_names_each_once() {
         let (refused, slow): (Attempt, Attempt) = (Err(ConnectionRefused), Err(TimedOut));
         for (first, second, up, read_only, expected) in [
             (Ok("53300"), Ok("25006"), true, false, "b: no (SQLSTATE 25006); a: no (SQLSTATE 53300)"),
@@ -207,13 +233,15 @@ mod tests {
             (Ok("57P03"), Ok("25006"), false, false, "b: no (SQLSTATE 25006); a: no (SQLSTATE 57P03)"),
             (Ok("25006"), Ok("25006"), false, true, "a: no (SQLSTATE 25006); b: no (SQLSTATE 25006)"),
             (refused, Ok("53300"), false, false, "a: lost; b: no (SQLSTATE 53300)"),
+            (Ok("53300"), refused, true, false, "b: lost; a: no (SQLSTATE 53300)"),
+            (Ok("25006"), refused, false, false, "b: lost; a: no (SQLSTATE 25006)"),
             (refused, Ok("25006"), false, false, "a: lost; b: no (SQLSTATE 25006)"),
             (slow, Ok("28P01"), false, false, "a: lost; b: no (SQLSTATE 28P01)"),
         ] {
-            let error = joined(vec![("a".to_owned(), failed(first)), ("b".to_owned(), failed(second))]);
+            let error = of_both(first, second);
             assert_eq!((is_up(&error), is_read_only(&error), text(&error)), (up, read_only, expected.to_owned()));
         }
-        let unreached = joined(vec![("a".to_owned(), failed(refused)), ("b".to_owned(), failed(slow))]);
+        let unreached = of_both(refused, slow);
         let sqlx::Error::Io(error) = unreached else { panic!("{unreached}") };
         assert_eq!((error.kind(), error.to_string()), (ConnectionRefused, "b: lost; a: lost".to_owned()));
     }
