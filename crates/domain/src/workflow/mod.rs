@@ -70,7 +70,7 @@ pub struct End {
     pub event_type: String,
     /// Error message, or reason of the cancellation.
     pub error: Option<String>,
-    /// Whether the execution is failed, whatever the event says ([`StatusSource::Steps`]). It is not stored.
+    /// Whether failed events, and not this one, decide the status ([`StatusSource::Steps`]). It is not stored.
     #[serde(skip)]
     pub failed: bool,
 }
