@@ -30,7 +30,57 @@ ALTER TABLE noetl.execution
     ADD COLUMN IF NOT EXISTS rerun_of BIGINT,
     -- Number of failed steps, by which lists are filtered: NoETL completes executions whose steps have failed. Null in rows
     -- of other programs.
-    ADD COLUMN IF NOT EXISTS failed_steps INTEGER;
+    ADD COLUMN IF NOT EXISTS failed_steps INTEGER,
+    -- Labels of the started event: names with texts. Null: there are none.
+    ADD COLUMN IF NOT EXISTS labels JSONB;
+
+-- Index of the labels: for each label of an execution an entry `name=value`, and one with the name alone. The columns
+-- repeat those of the execution, so that one index finds a page of the executions with a label and a status. Their names
+-- differ from those of noetl.execution, with which the table is joined.
+CREATE TABLE IF NOT EXISTS noetl.execution_label (
+    execution_id BIGINT NOT NULL,
+    label        TEXT NOT NULL,
+    label_tenant TEXT NOT NULL,
+    label_status TEXT NOT NULL,
+    label_time   TIMESTAMPTZ,
+    PRIMARY KEY (execution_id, label)
+);
+
+-- Keeps the index of labels, whoever writes the execution: a server, a move of a bucket, a purge, or NoETL's server,
+-- whose role has no right on the index. Executions without labels cost nothing. The search path is explained at
+-- noetl.assign_tx_id(). The triggers are ordinary ones: logical replication copies the entries themselves, with which
+-- the entries of a trigger would collide.
+CREATE OR REPLACE FUNCTION noetl.index_labels() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+$$
+BEGIN
+    IF TG_OP = 'UPDATE'
+       AND (OLD.labels, OLD.status, OLD.start_time, OLD.tenant_id)
+           IS NOT DISTINCT FROM (NEW.labels, NEW.status, NEW.start_time, NEW.tenant_id) THEN
+        RETURN NULL;
+    END IF;
+    -- In the trigger of a deletion, NEW is null.
+    DELETE FROM noetl.execution_label WHERE execution_id = coalesce(NEW.execution_id, OLD.execution_id);
+    INSERT INTO noetl.execution_label (execution_id, label, label_tenant, label_status, label_time)
+    SELECT NEW.execution_id, entry.label, NEW.tenant_id, upper(NEW.status), NEW.start_time
+    FROM jsonb_each_text(NEW.labels) AS pair (name, value)
+    CROSS JOIN LATERAL (VALUES (pair.name), (pair.name || '=' || pair.value)) AS entry (label);
+    RETURN NULL;
+END
+$$;
+-- A trigger needs no right on its function when it fires. Without the right, no role can use the function in a trigger
+-- of its own table.
+REVOKE ALL ON FUNCTION noetl.index_labels() FROM PUBLIC;
+
+DROP TRIGGER IF EXISTS execution_index_labels ON noetl.execution;
+CREATE TRIGGER execution_index_labels AFTER INSERT OR UPDATE ON noetl.execution
+    FOR EACH ROW WHEN (NEW.labels IS NOT NULL) EXECUTE FUNCTION noetl.index_labels();
+DROP TRIGGER IF EXISTS execution_clear_labels ON noetl.execution;
+CREATE TRIGGER execution_clear_labels AFTER UPDATE ON noetl.execution
+    FOR EACH ROW WHEN (OLD.labels IS NOT NULL AND NEW.labels IS NULL) EXECUTE FUNCTION noetl.index_labels();
+DROP TRIGGER IF EXISTS execution_drop_labels ON noetl.execution;
+CREATE TRIGGER execution_drop_labels AFTER DELETE ON noetl.execution
+    FOR EACH ROW WHEN (OLD.labels IS NOT NULL) EXECUTE FUNCTION noetl.index_labels();
 
 -- Lists of executions with a condition on their end. A list is ordered by start time, so the executions that ended within
 -- a time are found by their duration: an execution of a class started within the bounds of the class before its end.
@@ -51,6 +101,16 @@ CREATE OR REPLACE FUNCTION noetl.duration_bounds(class INTEGER) RETURNS TABLE (s
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN class > 1 THEN make_interval(secs => 2.0 ^ (class - 2)) WHEN class = 1 THEN interval '0' END,
            CASE WHEN class BETWEEN 1 AND 26 THEN make_interval(secs => 2.0 ^ (class - 1)) END
+$$;
+
+-- Duration of an execution as a time after 1970-01-01, so that a list is ordered by it as by another time. A negative
+-- duration counts as none. Null: there is no start or no end.
+CREATE OR REPLACE FUNCTION noetl.duration_time(started TIMESTAMPTZ, ended TIMESTAMPTZ) RETURNS TIMESTAMPTZ
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN started IS NOT NULL AND ended IS NOT NULL
+        THEN (timestamp '1970-01-01' + greatest(noetl.list_time(ended) - noetl.list_time(started), interval '0'))
+             AT TIME ZONE 'UTC'
+    END
 $$;
 
 -- Refuses a list of executions by a path prefix. The caller found too many combinations of a path and a status with the

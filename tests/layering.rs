@@ -77,6 +77,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "noetl_storage::error",
             "noetl_storage::events",
             "noetl_storage::execution_filter",
+            "noetl_storage::execution_history",
             "noetl_storage::execution_lists",
             "noetl_storage::executions",
             "noetl_storage::machines",

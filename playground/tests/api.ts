@@ -33,6 +33,23 @@ export async function execute(url: string, token?: string): Promise<string> {
   return data.execute.execution.id;
 }
 
+/** Adds events to an execution, as a worker reports them. */
+export async function report(url: string, executionId: string, events: object[]): Promise<void> {
+  const { reserveEventIds } = await graphql<{ reserveEventIds: { eventIds: string[] } }>(
+    url,
+    `mutation ($count: Int!) { reserveEventIds(input: { count: $count }) { eventIds } }`,
+    { count: events.length },
+  );
+  const { projectEvents } = await graphql<{ projectEvents: { projected: number } }>(
+    url,
+    `mutation ($events: [EventInput!]!) { projectEvents(input: { events: $events }) { projected } }`,
+    { events: events.map((event, index) => ({ ...event, executionId, eventId: reserveEventIds.eventIds[index] })) },
+  );
+  if (projectEvents.projected !== events.length) {
+    throw new Error(`projectEvents: ${projectEvents.projected} of ${events.length} events`);
+  }
+}
+
 /** Deactivates the live subscription of the inbox, so that registering creates a new one. */
 export async function withoutInbox(url: string): Promise<void> {
   const found = await graphql<{ subscription: { id: string; status: string } | null }>(

@@ -21,6 +21,37 @@ async function register(url: string, path: string, ...descriptions: string[]): P
   }
 }
 
+/** Runs an execution of a path whose steps take these times in seconds, as a worker reports them. Returns its id. */
+async function run(url: string, path: string, steps: Record<string, number>, failed?: string): Promise<string> {
+  const { execute } = await graphql<{ execute: { executionId: string } }>(
+    url,
+    `mutation ($path: String!) { execute(input: { entry: { path: $path }, executionPool: "no-worker" }) { executionId } }`,
+    { path },
+  );
+  let at = Date.now();
+  const events: object[] = [];
+  for (const [nodeName, seconds] of Object.entries(steps)) {
+    events.push({ type: "step.enter", nodeName, status: "ENTERED", createdAt: new Date(at).toISOString() });
+    at += seconds * 1000;
+    const end = nodeName === failed ? { type: "command.failed", status: "FAILED", error: "no answer" } : { type: "command.completed" };
+    events.push({ ...end, nodeName, createdAt: new Date(at).toISOString() });
+  }
+  events.push({ type: "playbook.completed", status: "COMPLETED", createdAt: new Date(at).toISOString() });
+  const { reserveEventIds } = await graphql<{ reserveEventIds: { eventIds: string[] } }>(
+    url,
+    `mutation ($count: Int!) { reserveEventIds(input: { count: $count }) { eventIds } }`,
+    { count: events.length },
+  );
+  const { executionId } = execute;
+  const { projectEvents } = await graphql<{ projectEvents: { projected: number } }>(
+    url,
+    `mutation ($events: [EventInput!]!) { projectEvents(input: { events: $events }) { projected } }`,
+    { events: events.map((event, index) => ({ ...event, executionId, eventId: reserveEventIds.eventIds[index] })) },
+  );
+  expect(projectEvents.projected).toBe(events.length);
+  return executionId;
+}
+
 test("the server filters the catalog by kind, path and text, and the filter is in the address", async ({ console, page }) => {
   await console.open("/catalog", "Catalog");
   const table = page.getByRole("table", { name: "Catalog entries" });
@@ -55,6 +86,30 @@ test("an entry shows its document, its versions, and the difference of two versi
   const difference = page.getByRole("textbox", { name: "Difference from version 1 to version 2" });
   await expect(difference).toContainText("first text");
   await expect(difference).toContainText("second text");
+});
+
+test("the slowest step of a path is three clicks from the overview, and the table leads to the last failure", async ({ console, page }) => {
+  // The first path of the list.
+  const path = `a/steps/${crypto.randomUUID()}`;
+  await register(console.url, path, "first text");
+  const slowest = await run(console.url, path, { load: 2, charge: 40 });
+  const failed = await run(console.url, path, { load: 1, charge: 30 }, "charge");
+  const ended = async () => {
+    const query = `query ($path: String!) { stepStats(path: $path) { executions } }`;
+    return (await graphql<{ stepStats: { executions: number } }>(console.url, query, { path })).stepStats.executions;
+  };
+  await expect.poll(ended).toBe(2);
+
+  await console.open("/", "Overview");
+  await page.getByRole("navigation").getByRole("link", { name: "Catalog", exact: true }).click();
+  await page.getByRole("table", { name: "Catalog entries" }).getByRole("link", { name: path }).click();
+  const first = page.getByRole("table", { name: "Steps of the last executions" }).getByRole("row").nth(1);
+  await expect(first).toContainText("96 %");
+  await first.getByRole("link", { name: "charge", exact: true }).click();
+  await expect(page).toHaveURL(new RegExp(`/executions/${slowest}\\?step=charge`));
+  await page.goBack();
+  await page.getByRole("link", { name: "1 failed: last failure of charge" }).click();
+  await expect(page).toHaveURL(new RegExp(`/executions/${failed}\\?step=charge`));
 });
 
 test("an entry leads to its form of execution", async ({ console, page }) => {

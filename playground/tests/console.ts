@@ -62,7 +62,7 @@ export class Console {
   /** Opens the command palette and types into it. */
   async search(text: string): Promise<void> {
     await this.page.keyboard.press("ControlOrMeta+K");
-    await this.page.getByRole("textbox", { name: "Go to a view, an id or a path" }).fill(text);
+    await this.page.getByRole("textbox", { name: "Go to a view, an id, a label or a path" }).fill(text);
   }
 }
 

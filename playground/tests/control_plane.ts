@@ -5,6 +5,8 @@ import { join, resolve } from "node:path";
 
 import { Program } from "./program";
 
+/** Page of a trace, to which the console links. No test opens it. */
+const TRACE_URL = "https://traces.example/trace/{traceId}";
 const START_MS = 120_000;
 const STOP_MS = 30_000;
 
@@ -49,7 +51,10 @@ class Server {
     private readonly dataDir: string,
     settings: Record<string, string>,
   ) {
-    this.program = new Program(binary, ["dev", "--data-dir", dataDir, "--port", "0", "--shards", "2"], settings);
+    this.program = new Program(binary, ["dev", "--data-dir", dataDir, "--port", "0", "--shards", "2"], {
+      NOETL_TRACE_URL: TRACE_URL,
+      ...settings,
+    });
   }
 
   async ready(): Promise<string> {

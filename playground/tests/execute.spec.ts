@@ -23,7 +23,7 @@ test("a form with the workload's defaults starts an execution, and links to it",
   await page.getByRole("tab", { name: "Input and result" }).click();
   await expect(page.getByRole("region", { name: "Input" })).toContainText('"USD"');
 
-  await page.getByRole("link", { name: "Execute again…" }).click();
+  await page.getByRole("link", { name: "Execute with changes…" }).click();
   await expect(page.getByRole("note")).toContainText(id);
   await expect(page.getByLabel("currency")).toHaveValue("USD");
 });
@@ -54,7 +54,7 @@ test("a chosen version is run, with the defaults of its workload", async ({ cons
   await expect(console.title).toHaveText(path);
   await expect(page.getByText("version 1", { exact: false }).first()).toBeVisible();
 
-  await page.getByRole("link", { name: "Execute again…" }).click();
+  await page.getByRole("link", { name: "Execute with changes…" }).click();
   await expect(page.getByRole("note")).toContainText("which ran version 1. This request runs version 2.");
 });
 

@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 
-import { graphql } from "./api";
+import { graphql, report } from "./api";
 import { expect, test } from "./console";
 
 const PATH = "samples/orders/process";
@@ -21,19 +21,31 @@ async function idle(url: string, workload: object = {}): Promise<string> {
   return payload.executionId;
 }
 
-/** Adds events of a step, as a worker reports them. */
-async function report(url: string, executionId: string, events: object[]): Promise<void> {
-  const { reserveEventIds } = await graphql<{ reserveEventIds: { eventIds: string[] } }>(
+/** Starts children of an execution that no worker takes, in one request, and returns their ids. */
+async function children(url: string, parent: string, count: number, path = PATH): Promise<string[]> {
+  const request = { entry: { path }, parentExecutionId: parent, executionPool: "no-worker" };
+  const requests = Array.from({ length: count }, () => request);
+  const { executeBatch } = await graphql<{ executeBatch: { results: { executionId: string }[] } }>(
     url,
-    `mutation ($count: Int!) { reserveEventIds(input: { count: $count }) { eventIds } }`,
-    { count: events.length },
+    `mutation ($requests: [ExecuteInput!]!) { executeBatch(input: { requests: $requests }) { results { executionId } } }`,
+    { requests },
   );
-  const { projectEvents } = await graphql<{ projectEvents: { projected: number } }>(
+  return executeBatch.results.map(({ executionId }) => executionId);
+}
+
+/** Returns the number of the reruns of an execution. */
+async function reruns(url: string, id: string): Promise<number> {
+  const { execution } = await graphql<{ execution: { reruns: { nodes: object[] } } }>(
     url,
-    `mutation ($events: [EventInput!]!) { projectEvents(input: { events: $events }) { projected } }`,
-    { events: events.map((event, index) => ({ ...event, executionId, eventId: reserveEventIds.eventIds[index] })) },
+    `query ($id: ID!) { execution(id: $id) { reruns(first: 10) { nodes { id } } } }`,
+    { id },
   );
-  expect(projectEvents.projected).toBe(events.length);
+  return execution.reruns.nodes.length;
+}
+
+interface Sent {
+  query: string;
+  variables?: { after?: string | null; input?: { dryRun?: boolean } };
 }
 
 const FAILED_STEP = [
@@ -57,7 +69,7 @@ test("the server filters the list, the filter is in the address, and a saved vie
   const parent = await idle(console.url);
   await console.open(`/executions?path=${PATH}&statuses=PENDING`, "Executions");
   await expect(rowOf(page, parent)).toBeVisible();
-  await page.getByLabel("Started by").fill(parent);
+  await page.getByLabel("Parent").fill(parent);
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(new RegExp(`parent=${parent}`));
   await expect(page.getByText("No execution matches the filter")).toBeVisible();
@@ -73,6 +85,34 @@ test("the server filters the list, the filter is in the address, and a saved vie
   await page.getByRole("button", { name: "Saved views (1)" }).click();
   await page.getByRole("link", { name: "Children" }).click();
   await expect(page).toHaveURL(new RegExp(`parent=${parent}`));
+});
+
+test("the last ended executions are listed first, not live, and the order is in the address", async ({ console, page }) => {
+  const cancel = `mutation ($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled } }`;
+  const newest = `{ executions(order: LAST_ENDED, first: 1) { nodes { id } } }`;
+  async function end(id: string): Promise<void> {
+    await graphql(console.url, cancel, { id });
+    const last = async () => {
+      const { executions } = await graphql<{ executions: { nodes: { id: string }[] } }>(console.url, newest);
+      return executions.nodes[0]?.id;
+    };
+    await expect.poll(last).toBe(id);
+  }
+  const [first, second, third] = [await idle(console.url), await idle(console.url), await idle(console.url)];
+  await end(second);
+  await end(first);
+  await console.open("/executions", "Executions");
+  await page.getByRole("combobox", { name: "Order", exact: true }).click();
+  await page.getByRole("option", { name: "Last ended first" }).click();
+  await expect(page).toHaveURL(/order=LAST_ENDED/);
+  await expect(page.getByRole("status", { name: "List" })).toHaveText("Not live");
+  const rows = page.getByRole("table", { name: "Executions" }).getByRole("row");
+  await expect(rows.nth(1)).toContainText(first);
+  await expect(rows.nth(2)).toContainText(second);
+  await end(third);
+  await page.getByRole("button", { name: "Load again" }).click();
+  await expect(rows.nth(1)).toContainText(third);
+  await expect(rows.nth(2)).toContainText(first);
 });
 
 test("cancelling by filter first shows what would be cancelled", async ({ console, page }) => {
@@ -96,7 +136,242 @@ test("cancelling by filter first shows what would be cancelled", async ({ consol
   await expect(rowOf(page, child.executionId)).toContainText("Cancelled");
 
   await console.open(`/executions/${parent}?tab=children`, PATH);
-  await expect(page.getByRole("list", { name: `Executions started by ${parent}` })).toContainText(child.executionId);
+  await expect(page.getByRole("list", { name: `Children of ${parent}` })).toContainText(child.executionId);
+});
+
+test("a rerun by filter first shows what would start, and links to what it has started", async ({ console, page }) => {
+  const parent = await idle(console.url);
+  const [child = ""] = await children(console.url, parent, 201);
+  await console.open(`/executions?parent=${parent}`, "Executions");
+  await page.getByRole("button", { name: "Rerun filtered…" }).click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByRole("status")).toHaveText("201 would be changed, 0 would be refused.");
+  await dialog.getByRole("button", { name: "Rerun (201)" }).click();
+  await expect(dialog.getByRole("status")).toHaveText("201 changed, 0 refused.");
+  const link = dialog.getByRole("row").filter({ hasText: child }).getByRole("link");
+  const rerun = await link.innerText();
+  expect(rerun).not.toBe(child);
+  await link.click();
+  await expect(page).toHaveURL(new RegExp(`/executions/${rerun}`));
+  await expect(page.getByRole("main").getByRole("link", { name: child })).toBeVisible();
+});
+
+test("a rerun by filter that lost a response or was stopped is continued, also by another page, and starts nothing twice", async ({
+  console,
+  page,
+}) => {
+  const path = `tests/rerun/${crypto.randomUUID()}`;
+  const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
+  await graphql(
+    console.url,
+    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
+    { content },
+  );
+  const parent = await idle(console.url);
+  await children(console.url, parent, 601, path);
+  const total = async () => {
+    const { executionStats } = await graphql<{ executionStats: { total: number } }>(
+      console.url,
+      `query ($path: String!) { executionStats(filter: { path: $path }) { total } }`,
+      { path },
+    );
+    return executionStats.total;
+  };
+  // Of the batches of 200 that start reruns, the second one loses its response, and the action is stopped during the third.
+  const dialog = page.getByRole("dialog");
+  let batches = 0;
+  await page.route("**/graphql", async (route) => {
+    const { query, variables } = route.request().postDataJSON() as Sent;
+    if (!query.includes("mutation RerunExecutions") || variables?.input?.dryRun !== false) {
+      return route.continue();
+    }
+    batches += 1;
+    if (batches === 2) {
+      await route.fetch();
+      return route.fulfill({ body: "" });
+    }
+    if (batches === 3) {
+      await dialog.getByRole("button", { name: "Stop" }).click();
+    }
+    return route.continue();
+  });
+  const open = async (result: string) => {
+    await page.getByRole("button", { name: "Rerun filtered…" }).click();
+    await expect(dialog.getByRole("status")).toHaveText(result);
+  };
+  const close = async () => {
+    await dialog.getByRole("button", { name: "Close", exact: true }).last().click();
+    await expect(dialog).toHaveCount(0);
+  };
+  await console.open(`/executions?parent=${parent}`, "Executions");
+  await open("601 would be changed, 0 would be refused.");
+  await dialog.getByRole("button", { name: "Rerun (601)" }).click();
+  await expect(dialog.getByRole("status")).toHaveText("200 changed, 0 refused, 401 without a result.");
+  await expect(dialog.getByRole("alert")).toContainText("The response (status 200) is not JSON");
+
+  await page.reload();
+  await open("201 would be changed, 400 would be refused.");
+  await dialog.getByRole("button", { name: "Rerun (201)" }).click();
+  await expect(dialog.getByRole("status")).toHaveText("0 changed, 200 refused, 401 without a result.");
+  await close();
+  await open("201 would be changed, 400 would be refused.");
+  await dialog.getByRole("button", { name: "Rerun (201)" }).click();
+  await expect(dialog.getByRole("status")).toHaveText("201 changed, 400 refused.");
+  expect(await total()).toBe(2 * 601);
+
+  // The action is complete, so the next one starts all again.
+  await close();
+  await open("601 would be changed, 0 would be refused.");
+});
+
+test("a rerun by filter that was stopped and failed is sent again, and can start all again", async ({ console, page }) => {
+  const parent = await idle(console.url);
+  const [child = ""] = await children(console.url, parent, 1);
+  const dialog = page.getByRole("dialog");
+  // The first request is stopped and gets lost, the second one loses its response.
+  let requests = 0;
+  await page.route("**/graphql", async (route) => {
+    const { query, variables } = route.request().postDataJSON() as Sent;
+    if (!query.includes("mutation RerunExecutions") || variables?.input?.dryRun !== false) {
+      return route.continue();
+    }
+    requests += 1;
+    if (requests === 1) {
+      await dialog.getByRole("button", { name: "Stop" }).click();
+    } else if (requests === 2) {
+      await route.fetch();
+    }
+    return requests < 3 ? route.fulfill({ body: "" }) : route.continue();
+  });
+  const failure = dialog.getByRole("alert");
+  const rerun = dialog.getByRole("button", { name: "Rerun (1)" });
+  await console.open(`/executions?parent=${parent}`, "Executions");
+  await page.getByRole("button", { name: "Rerun filtered…" }).click();
+  await rerun.click();
+  await expect(failure).toContainText("is not JSON");
+  await rerun.click();
+  await expect.poll(() => requests).toBe(2);
+  await expect(failure).toContainText("is not JSON");
+
+  await failure.getByRole("button", { name: "Try again" }).click();
+  await expect(dialog.getByRole("status")).toHaveText("0 would be changed, 1 would be refused.");
+  await dialog.getByRole("button", { name: "Start all again" }).click();
+  await expect(dialog.getByRole("status")).toHaveText("1 would be changed, 0 would be refused.");
+  await rerun.click();
+  await expect(dialog.getByRole("status")).toHaveText("1 changed, 0 refused.");
+  expect(await reruns(console.url, child)).toBe(2);
+});
+
+test("a rerun by filter needs a filter, and selects at most 10,000 executions", async ({ console, page }) => {
+  let pages = 0;
+  const nodes = Array.from({ length: 100 }, (_, index) => ({ id: String(index) }));
+  const executions = { nodes, pageInfo: { hasNextPage: true, endCursor: "next" }, unavailableShards: [] };
+  await page.route("**/graphql", (route) => {
+    const isSelection = (route.request().postDataJSON() as Sent).query.includes("query SelectedExecutions");
+    pages += isSelection ? 1 : 0;
+    return isSelection ? route.fulfill({ json: { data: { executions } } }) : route.continue();
+  });
+  await console.open("/executions", "Executions");
+  for (const name of ["Rerun filtered…", "Cancel filtered…"]) {
+    await expect(page.getByRole("button", { name })).toHaveAccessibleDescription(/^Set a filter first\./);
+  }
+  await console.open("/executions?since=1d", "Executions");
+  await page.getByRole("button", { name: "Rerun filtered…" }).click();
+  const refusal = page.getByRole("dialog").getByRole("alert");
+  await expect(refusal).toContainText("More than 10,000 executions match the filter.");
+  await expect(refusal).toContainText("Narrow the filter");
+  expect(pages).toBe(100);
+});
+
+test("a list with many executions that started together is read a few times, and loads more", async ({ console, page }) => {
+  const parent = await idle(console.url);
+  let reads = 0;
+  page.on("request", (request) => {
+    reads += request.postData()?.includes("query ExecutionList(") ? 1 : 0;
+  });
+  await console.open(`/executions?parent=${parent}`, "Executions");
+  await expect(page.getByRole("status", { name: "List" })).toHaveText("Live");
+  await children(console.url, parent, 400);
+  const shown = page.getByText(/^1?\d\d shown, the list has more$/);
+  await expect(shown).toBeVisible();
+  const before = await shown.innerText();
+  await page.getByRole("button", { name: "Load more" }).click();
+  await expect(page.getByText(/ shown, the list has more$/)).not.toHaveText(before);
+  expect(reads).toBeLessThan(8);
+});
+
+test("an execution that left the filter while the list was not live does not come back", async ({ console, page }) => {
+  const parent = await idle(console.url);
+  const [first = "", second = ""] = await children(console.url, parent, 2);
+  await console.open(`/executions?parent=${parent}&statuses=PENDING`, "Executions");
+  const live = page.getByRole("status", { name: "List" });
+  await expect(live).toHaveText("Live");
+  const [child = ""] = await children(console.url, parent, 1);
+  await expect(rowOf(page, child)).toContainText("Pending");
+  const cancel = (id: string) =>
+    graphql(console.url, `mutation ($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled } }`, { id });
+  await page.getByRole("button", { name: "Pause" }).click();
+  await expect(live).toHaveText("Paused");
+  await cancel(first);
+  await expect(rowOf(page, first)).toContainText("Pending");
+  await page.getByRole("button", { name: "Resume" }).click();
+  await expect(live).toHaveText("Live");
+  await expect(rowOf(page, first)).toHaveCount(0);
+
+  const order = async (name: string) => {
+    await page.getByRole("combobox", { name: "Order", exact: true }).click();
+    await page.getByRole("option", { name }).click();
+  };
+  await order("Oldest first");
+  await expect(live).toHaveText("Not live");
+  await cancel(second);
+  await cancel(child);
+  await order("Newest first");
+  await expect(live).toHaveText("Live");
+  await expect(rowOf(page, second)).toHaveCount(0);
+  await expect(rowOf(page, child)).toHaveCount(0);
+});
+
+test("a rerun whose response was lost is started once, also after the dialog was closed", async ({ console, page }) => {
+  const origin = await idle(console.url);
+  let lost = false;
+  await page.route("**/graphql", async (route) => {
+    if (lost || !(route.request().postDataJSON() as Sent).query.includes("mutation RerunExecution(")) {
+      return route.continue();
+    }
+    lost = true;
+    await route.fetch();
+    return route.fulfill({ body: "" });
+  });
+  await console.open(`/executions/${origin}`, PATH);
+  await page.getByRole("button", { name: "Rerun…" }).click();
+  const rerun = page.getByRole("dialog").getByRole("button", { name: "Rerun", exact: true });
+  await rerun.click();
+  const refusal = page.getByRole("dialog").getByRole("alert");
+  await expect(refusal).toContainText("is not JSON");
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
+  await expect(page.getByRole("dialog")).toHaveCount(0);
+  await page.getByRole("button", { name: "Rerun…" }).click();
+  const newest = page.getByRole("checkbox", { name: "Run the newest version of the path" });
+  await newest.check();
+  await rerun.click();
+  await expect(refusal).toContainText("which a different request started");
+  await newest.uncheck();
+  await rerun.click();
+  await expect(page.getByRole("main").getByText("Rerun of")).toBeVisible();
+  expect(await reruns(console.url, origin)).toBe(1);
+});
+
+test("an execution is run again in its version, and the page shows the rerun", async ({ console, page }) => {
+  const origin = await idle(console.url, { currency: "USD" });
+  await console.open(`/executions/${origin}`, PATH);
+  await page.getByRole("button", { name: "Rerun…" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Rerun", exact: true }).click();
+  const main = page.getByRole("main");
+  await expect(main.getByText("Rerun of")).toBeVisible();
+  await expect(main.getByRole("link", { name: origin })).toBeVisible();
+  await page.getByRole("tab", { name: "Input and result" }).click();
+  await expect(page.getByRole("region", { name: "Input" })).toContainText('"USD"');
 });
 
 test("an execution shows its steps while they change, and the state after an earlier event", async ({ console, page }) => {
@@ -150,6 +425,22 @@ test("an execution shows its trace id, which can be copied, and the attempts of 
   await expect(page.getByRole("table", { name: "Steps" }).getByRole("row", { name: /^charge/ })).toContainText("attempt 2");
   await page.getByRole("tab", { name: "Timeline" }).click();
   await expect(page.getByRole("region", { name: "Timeline of the steps" })).toContainText("2 attempts");
+});
+
+test("an execution links to its trace", async ({ console, page }) => {
+  const traceId = crypto.randomUUID().replaceAll("-", "");
+  const { execute: payload } = await graphql<{ execute: { executionId: string } }>(
+    console.url,
+    `mutation ($trace: TraceContextInput) {
+      execute(input: { entry: { path: "${PATH}" }, executionPool: "no-worker", trace: $trace }) { executionId }
+    }`,
+    { trace: { traceparent: `00-${traceId}-00f067aa0ba902b7-01` } },
+  );
+  const { server } = await graphql<{ server: { traceUrl: string | null } }>(console.url, "{ server { traceUrl } }");
+  test.skip(server.traceUrl === null, "The server at NOETL_TEST_URL has no NOETL_TRACE_URL.");
+  await console.open(`/executions/${payload.executionId}`, PATH);
+  const address = server.traceUrl?.replace("{traceId}", traceId) ?? "";
+  await expect(page.getByRole("link", { name: "Open the trace" })).toHaveAttribute("href", address);
 });
 
 test("all steps of a long execution are shown, up to 1,000, and the page says that there are more", async ({ console, page }) => {

@@ -96,6 +96,7 @@ test("the overview names the shard once as a problem, and its counts are lower b
   await expect(page.getByText("No replica publishes the events of shard 1.")).toHaveCount(0);
   await expect(page.getByRole("link", { name: /Executions started/ })).toContainText("≥");
   await expect(page.getByRole("link", { name: /Executions started/ })).toContainText("without shard 1");
+  await expect(missing(page.getByRole("region", { name: "Executions of the last 24 hours" }))).toContainText("shard 1");
 });
 
 async function open(page: Page, path: string, title: string): Promise<Console> {

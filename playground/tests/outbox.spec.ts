@@ -15,7 +15,21 @@ test("dead letters are retried by filter, after a dry run", async ({ console, pa
   await expect(dialog.getByRole("row").last()).toContainText("Dead → can be claimed");
   expect(await statusOfEntry(console.url, letter.id)).toBe("DEAD");
 
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  await page.route("**/graphql", async (route) => {
+    const { variables } = route.request().postDataJSON() as { variables?: { input?: { dryRun?: boolean } } };
+    if (variables?.input?.dryRun === false) {
+      await released;
+    }
+    return route.continue();
+  });
   await dialog.getByRole("button", { name: "Retry (1)" }).click();
+  await dialog.getByRole("button", { name: "Stop" }).click();
+  await expect(dialog.getByText("The action ends after the request that is in progress.")).toBeVisible();
+  release();
   await expect(dialog.getByRole("status")).toHaveText("1 changed.");
   await dialog.getByRole("button", { name: "Close", exact: true }).click();
   await expect(rowOf(page, letter)).toContainText("Published");

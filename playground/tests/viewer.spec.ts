@@ -46,12 +46,12 @@ const VIEWS: { name: string; actions: string[]; open: () => Promise<{ path: stri
   },
   {
     name: "executions",
-    actions: ["Cancel filtered…"],
+    actions: ["Rerun filtered…", "Cancel filtered…"],
     open: async () => ({ path: "/executions", title: "Executions" }),
   },
   {
     name: "an execution",
-    actions: ["Cancel…"],
+    actions: ["Cancel…", "Rerun…"],
     open: async () => ({
       path: `/executions/${await execute(controlPlane.url, worker)}`,
       title: "samples/orders/process",

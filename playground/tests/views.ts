@@ -9,6 +9,7 @@ export const VIEWS = [
   { name: "catalog", path: "/catalog", title: "Catalog" },
   { name: "catalog-entry", path: "/catalog/samples/orders/process", title: "samples/orders/process" },
   { name: "catalog-register", path: "/catalog?register=new", title: "Register an entry" },
+  { name: "audit", path: "/audit", title: "Audit" },
   { name: "system", path: "/system", title: "System" },
   { name: "graphiql", path: "/graphiql", title: "GraphiQL" },
 ];

@@ -147,6 +147,7 @@ impl App {
             relay_enabled: config.outbox_relay && !config.broker.addresses.is_empty(),
             projector_enabled: config.projector && !config.broker.addresses.is_empty(),
             settings: config.settings.iter().map(shown).collect(),
+            trace_url: config.telemetry.trace_url.clone(),
             limits: transport_limits(&limits),
             budget,
         };

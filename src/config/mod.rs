@@ -321,6 +321,7 @@ mod tests {
             ("NOETL_OUTBOX_MAX_ATTEMPTS", "0"),
             ("NOETL_EVENT_RING_MIB", "31"),
             ("NOETL_EXECUTION_STATUS_FROM_STEPS", "steps"),
+            ("NOETL_TRACE_URL", "https://jaeger.example/trace"),
         ]);
         let ConfigError(problems) = wrong.check(RequiredSettings::Servers).unwrap_err();
         for name in [
@@ -337,6 +338,7 @@ mod tests {
             "NOETL_OUTBOX_MAX_ATTEMPTS",
             "NOETL_EVENT_RING_MIB",
             "NOETL_EXECUTION_STATUS_FROM_STEPS",
+            "NOETL_TRACE_URL",
             "NOETL_CLUSTER_DSN",
             "NOETL_NATS_URL",
         ] {
@@ -373,6 +375,31 @@ mod tests {
         assert_eq!((config.stream_names.stream(0).as_str(), config.stream_names.api()), ("noetl_events", &Api::Own));
         assert_eq!((stream.stream.max_bytes, config.notifications.max_bytes), (None, None));
         assert_eq!(stream.stream.retention, Duration::from_hours(24));
+        assert_eq!(config.telemetry.trace_url, None);
+    }
+
+    #[test]
+    fn the_url_of_a_trace_is_that_of_a_page_and_contains_the_id_and_no_login() {
+        let url = |text: &'static str| {
+            sources(&[("NOETL_TRACE_URL", text)])
+                .check(RequiredSettings::Nothing)
+                .map(|config| config.telemetry.trace_url)
+        };
+        for text in ["https://jaeger.example/trace/{traceId}", "http://10.0.0.1:3000/explore?trace={traceId}"] {
+            assert_eq!(url(text), Ok(Some(text.to_owned())));
+        }
+        for text in [
+            "javascript:alert('{traceId}')",
+            "data:text/html,{traceId}",
+            "//jaeger.example/trace/{traceId}",
+            "jaeger.example/trace/{traceId}",
+            "https://jaeger.example/trace/{traceid}",
+            "https://user:a-secret@jaeger.example/trace/{traceId}",
+        ] {
+            let ConfigError(problems) = url(text).unwrap_err();
+            assert!(problems.len() == 1 && problems[0].starts_with("NOETL_TRACE_URL is not"), "{text}: {problems:?}");
+            assert!(!problems[0].contains("secret"), "{problems:?}");
+        }
     }
 
     #[test]

@@ -44,8 +44,9 @@ pub(super) const SETTINGS: [Definition; 7] = [
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// First parts of the server's own paths.
-const OWN_PATHS: [&str; 17] = [
+const OWN_PATHS: [&str; 18] = [
     "assets",
+    "audit",
     "auth",
     "catalog",
     "events",

@@ -1,4 +1,4 @@
-//! Traces and the log of slow operations.
+//! Traces, the links to them, and the log of slow operations.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use super::Definition;
 use super::reader::Reader;
 
-pub(super) const SETTINGS: [Definition; 4] = [
+pub(super) const SETTINGS: [Definition; 5] = [
     Definition::text(
         "NOETL_OTLP_ENDPOINT",
         "none",
@@ -29,7 +29,16 @@ pub(super) const SETTINGS: [Definition; 4] = [
         "NOETL_SLOW_OPERATION_MS",
         "minimum duration of a query or mutation that is logged as slow, in milliseconds; 0 turns this off",
     ),
+    Definition::text(
+        TRACE_URL,
+        "none",
+        "page that shows a trace, such as `https://jaeger.example/trace/{traceId}`: the console links to it from an execution. All callers can read it, so it can't contain a login",
+    ),
 ];
+
+const TRACE_URL: &str = "NOETL_TRACE_URL";
+/// Part of [`TRACE_URL`] that stands for the id of the trace.
+const TRACE_ID: &str = "{traceId}";
 
 /// Settings of traces and of the log of slow operations.
 #[derive(Debug, Clone)]
@@ -38,6 +47,8 @@ pub struct TelemetrySettings {
     pub otlp: Option<OtlpSettings>,
     /// Minimum duration of a query or mutation that is logged as slow; zero: none is logged.
     pub slow_operation: Duration,
+    /// URL of a page that shows a trace, with `{traceId}` in place of the id; `None`: no such page is known.
+    pub trace_url: Option<String>,
 }
 
 /// Settings of the export of spans to a collector, by OTLP over HTTP.
@@ -65,6 +76,7 @@ pub(super) fn read(read: &mut Reader<'_>) -> TelemetrySettings {
     TelemetrySettings {
         otlp: endpoint.map(|endpoint| OtlpSettings { endpoint, headers, sample_ratio }),
         slow_operation: Duration::from_millis(slow.into()),
+        trace_url: trace_url(read),
     }
 }
 
@@ -76,6 +88,23 @@ fn endpoint(read: &mut Reader<'_>) -> Option<String> {
         read.problem("NOETL_OTLP_ENDPOINT is not a URL; set it to a collector, such as http://127.0.0.1:4318");
     }
     url.map(|_| format!("{}/v1/traces", text.trim_end_matches('/')))
+}
+
+/// Reads the URL of a page that shows a trace. The console makes a link of it, so it has no other scheme than those of
+/// pages.
+fn trace_url(read: &mut Reader<'_>) -> Option<String> {
+    let text = read.sources.text(TRACE_URL)?;
+    let example = text.replace(TRACE_ID, "4bf92f3577b34da6a3ce929d0e0e4736").parse::<Url>().ok();
+    let is_page = |url: &Url| ["http", "https"].contains(&url.scheme());
+    let is_public = |url: &Url| url.username().is_empty() && url.password().is_none();
+    let usable = text.contains(TRACE_ID) && example.is_some_and(|url| is_page(&url) && is_public(&url));
+    if !usable {
+        read.problem(format!(
+            "{TRACE_URL} is not the URL of a trace; set it to an address with {TRACE_ID} and without a login, such as \
+             https://jaeger.example/trace/{TRACE_ID}"
+        ));
+    }
+    usable.then(|| text.to_owned())
 }
 
 fn headers(read: &mut Reader<'_>) -> HashMap<String, String> {

@@ -14,6 +14,7 @@ use super::partitions::{self, Partitions};
 use noetl_domain::shard::ShardIndex;
 use noetl_service::catalog::Catalog;
 use noetl_service::executions::Executions;
+use noetl_service::history;
 use noetl_service::moves;
 use noetl_service::outbox::Outbox;
 use noetl_service::read_model::ReadModel;
@@ -24,7 +25,7 @@ use noetl_storage::pools::Databases;
 use noetl_use_cases::error::ServiceError;
 
 /// Every housekeeping task.
-pub const TASKS: [Task; 10] = [
+pub const TASKS: [Task; 11] = [
     Task {
         name: "partitions",
         period: Duration::from_hours(6),
@@ -39,6 +40,11 @@ pub const TASKS: [Task; 10] = [
         name: "execution list",
         period: Duration::from_mins(1),
         run: Run::OnEachShard(|services, shard| services.fill_execution_list(shard).boxed()),
+    },
+    Task {
+        name: "execution history",
+        period: Duration::from_mins(1),
+        run: Run::OnEachShard(|services, shard| services.close_history(shard).boxed()),
     },
     Task {
         name: "outbox purge",
@@ -229,6 +235,10 @@ impl Housekeeping {
 
     async fn fill_execution_list(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
         Ok(self.read_model.fill(&self.databases, shard).await?.to_string())
+    }
+
+    async fn close_history(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
+        Ok(history::close(&self.databases, shard).await?.to_string())
     }
 
     async fn purge_outbox(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {

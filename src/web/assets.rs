@@ -41,8 +41,18 @@ const BASE: &str = r#"<base href="/" />"#;
 
 /// Views of the console. Each has an address of its own, and addresses below it for its objects. The page shows the view
 /// of its address, so all of them are the same file.
-const VIEWS: [&str; 9] =
-    ["catalog", "events", "execute", "executions", "graphiql", "outbox", "signed-in", "subscriptions", "system"];
+const VIEWS: [&str; 10] = [
+    "audit",
+    "catalog",
+    "events",
+    "execute",
+    "executions",
+    "graphiql",
+    "outbox",
+    "signed-in",
+    "subscriptions",
+    "system",
+];
 
 const NOT_BUILT: &str =
     "The console is not part of this build. Run `make playground`, build the server again, and reload.\n";

@@ -7,7 +7,7 @@ use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-async fn ids(server: &Server, filter: Value) -> Vec<String> {
+pub(super) async fn ids(server: &Server, filter: Value) -> Vec<String> {
     let query = "query($filter: ExecutionFilter) { executions(filter: $filter) { nodes { id } totalCount { value } } }";
     let found = server.data(query, json!({ "filter": filter })).await["executions"].take();
     let nodes = found["nodes"].as_array().unwrap();
@@ -15,7 +15,7 @@ async fn ids(server: &Server, filter: Value) -> Vec<String> {
     nodes.iter().map(|node| node["id"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn start(server: &Server, input: Value) -> String {
+pub(super) async fn start(server: &Server, input: Value) -> String {
     server.execute(input).await["execution"]["id"].as_str().unwrap().to_owned()
 }
 
@@ -114,7 +114,7 @@ async fn executions_are_filtered_by_paths_pools_origin_and_whether_they_have_a_p
 }
 
 /// Returns the ids of the executions that a live list sends first, until it is complete.
-async fn live_ids(server: &Server, filter: &Value) -> Vec<String> {
+pub(super) async fn live_ids(server: &Server, filter: &Value) -> Vec<String> {
     let query = "subscription($filter: ExecutionFilter) { executionListUpdates(filter: $filter) { kind executionId } }";
     let mut live = server.live(query, json!({ "filter": filter })).await;
     let mut ids = Vec::new();

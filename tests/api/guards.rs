@@ -72,8 +72,10 @@ async fn request_whose_dedup_has_no_value_starts_nothing() {
     let execution = server.execute(json!({ "path": "flow" })).await["execution"]["id"].take();
     let before = deployment.table_digests().await;
     let entry = "entry: { path: \"flow\" }";
-    let rerun = format!("executionId: {execution}");
-    for (mutation, target) in [("execute", entry), ("rerunExecution", rerun.as_str())] {
+    let (rerun, reruns) = (format!("executionId: {execution}"), format!("select: {{ ids: [{execution}] }}"));
+    for (mutation, target) in
+        [("execute", entry), ("rerunExecution", rerun.as_str()), ("rerunExecutions", reruns.as_str())]
+    {
         for (declared, guard, variables) in without_a_value("DedupInput") {
             let query = format!(
                 "mutation {declared} {{ it: {mutation}(input: {{ {target} dedup: {guard} }}) {{ userErrors {{ code field }} }} }}"

@@ -92,6 +92,16 @@ fn bad_executes(known: &Known) -> Vec<BadMutation> {
     for pool in ["", "a b", "a.b", "*", ">", "ä", "a\0", &"x".repeat(65)] {
         case(good("executionPool", json!(pool)), "INVALID_INPUT", "executionPool");
     }
+    let label = |name: &str, value: &str| json!({ "name": name, "value": value });
+    for name in ["", "A", "a b", "a=b", "-a", "a\0", &"x".repeat(64)] {
+        case(good("labels", json!([label("a", "b"), label(name, "b")])), "INVALID_INPUT", "labels.1.name");
+    }
+    for value in ["", "a\nb", "a\0", &"x".repeat(129)] {
+        case(good("labels", json!([label("a", value)])), "INVALID_INPUT", "labels.0.value");
+    }
+    case(good("labels", json!([label("a", "b"), label("a", "c")])), "INVALID_INPUT", "labels.1.name");
+    let many: Vec<Value> = (0..21).map(|n| label(&format!("n{n}"), "b")).collect();
+    case(good("labels", json!(many)), "INVALID_INPUT", "labels");
     for key in ["", "a\0b", &"x".repeat(1025), &"x".repeat(1 << 20)] {
         case(good("dedup", json!({ "key": key })), "INVALID_INPUT", "dedup.key");
     }
@@ -267,6 +277,63 @@ fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
             let list = format!("events(executionId: \"1\", filter: {{{field}: [{values}]}}) {{ nodes {{ id }} }}");
             case(list, &format!("filter.{field}"));
         }
+    }
+    cases.extend(bad_orders_and_statistics());
+    cases
+}
+
+/// Returns queries of orders, of the history and of steps with one invalid argument, as [`bad_queries`] does.
+fn bad_orders_and_statistics() -> Vec<(String, &'static str, String)> {
+    let mut cases = Vec::new();
+    let mut case = |query: String, field: &str| cases.push((query, "INVALID_INPUT", field.to_owned()));
+    let orders = ["LONGEST", "LAST_ENDED"];
+    for condition in [
+        "path: \"a\"",
+        "paths: [\"a\"]",
+        "pathPrefix: \"a\"",
+        "parentExecutionId: \"1\"",
+        "rootsOnly: true",
+        "rerunOf: \"1\"",
+        "hasFailedSteps: false",
+        "executionPools: [\"a\"]",
+        "labels: [{name: \"a\", exists: true}]",
+        "dedupKey: \"a\"",
+        "idPrefix: \"99\"",
+        "startedAfter: \"2026-01-01T00:00:00Z\"",
+        "startedBefore: \"2026-01-01T00:00:00Z\"",
+        "organizationId: \"a\"",
+    ] {
+        for order in orders {
+            case(format!("executions(order: {order}, filter: {{{condition}}}) {{ nodes {{ id }} }}"), "order");
+        }
+    }
+    for condition in ["endedAfter", "endedBefore"] {
+        let filter = format!("filter: {{{condition}: \"2026-01-01T00:00:00Z\"}}");
+        case(format!("executions(order: LONGEST, {filter}) {{ nodes {{ id }} }}"), "order");
+    }
+    for (arguments, field) in [
+        ("interval: DAY, from: \"2026-01-02T00:00:00Z\", to: \"2026-01-02T00:00:00Z\"", "to"),
+        ("interval: HOUR, from: \"2100-01-01T00:00:00Z\", to: \"2100-12-31T00:00:00Z\"", "to"),
+        ("interval: DAY, from: \"2100-01-01T00:00:00Z\", to: \"9999-01-01T00:00:00Z\"", "to"),
+        ("interval: HOUR, from: \"0001-01-01T00:00:00Z\", to: \"9999-01-01T00:00:00Z\"", "from"),
+        ("interval: DAY, from: \"2020-01-01T00:00:00Z\", to: \"2020-01-02T00:00:00Z\"", "from"),
+        ("interval: MINUTE, from: \"2020-01-01T00:00:00Z\", to: \"2020-01-01T01:00:00Z\"", "from"),
+    ] {
+        case(format!("executionHistory({arguments}) {{ unavailableShards }}"), field);
+    }
+    let day = "interval: DAY, from: \"2026-01-01T00:00:00Z\", to: \"2026-01-02T00:00:00Z\"";
+    for (field, value) in [
+        ("paths", format!("[{}]", vec!["\"x\""; 101].join(","))),
+        ("executionPools", "[\"a\\u0000\"]".to_owned()),
+        ("tenantId", "\"a\\u0000\"".to_owned()),
+        ("organizationId", "\"a\\u0000\"".to_owned()),
+    ] {
+        let query = format!("executionHistory({day}, filter: {{{field}: {value}}}) {{ unavailableShards }}");
+        case(query, &format!("filter.{field}"));
+    }
+    case("stepStats(path: \"a\\u0000\") { executions }".to_owned(), "path");
+    for last in [0, -1, 501, i32::MAX] {
+        case(format!("stepStats(path: \"x\", last: {last}) {{ executions }}"), "last");
     }
     cases
 }

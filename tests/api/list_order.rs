@@ -2,6 +2,7 @@
 //! function `noetl.snowflake_id()` made some of the ids: those are about twice as large as other ids of the same time.
 
 use noetl_domain::cursor::{CursorKind, encode};
+use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::list_position::PositionRange;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
@@ -170,6 +171,120 @@ async fn executions_and_children_with_ids_of_both_servers_are_ordered_by_time() 
     assert_eq!(refused["errors"][0]["extensions"]["code"], "INVALID_INPUT", "{refused}");
 }
 
+const ORDERS: [&str; 4] = ["NEWEST", "OLDEST", "LONGEST", "LAST_ENDED"];
+
+/// Condition of a filter.
+type Wanted = fn(&Run) -> bool;
+
+/// An execution: its start and end in milliseconds after 2024-01-01.
+struct Run {
+    shard: usize,
+    id: i64,
+    started: Option<i64>,
+    ended: Option<i64>,
+    status: &'static str,
+    tenant: &'static str,
+}
+
+/// Returns executions on both shards, many with equal starts, ends and durations, also over shards. Some have not ended,
+/// one has no start, and one ended before its start.
+fn runs(deployment: &Deployment) -> Vec<Run> {
+    let run = |n: i64| {
+        let shard = usize::from(n % 2 == 1);
+        let at = BASE_MS + n / 4 * 1_000;
+        let ended = (n % 6 != 5).then_some(if n == 9 { at - 500 } else { at + n / 2 % 3 * 1_000 });
+        Run {
+            shard,
+            id: deployment.ids_on(shard, (at << 22) + n * 1_000, 1)[0],
+            started: (n != 8).then_some(at),
+            ended,
+            status: match n % 4 {
+                _ if ended.is_none() => "RUNNING",
+                0 => "FAILED",
+                3 => "CANCELLED",
+                _ => "COMPLETED",
+            },
+            tenant: if n % 5 < 2 { "acme" } else { "default" },
+        }
+    };
+    (0..24).map(run).collect()
+}
+
+impl Run {
+    /// Returns whether the list with an order has the execution.
+    fn is_in(&self, order: &str) -> bool {
+        self.ended.is_some() || !["LONGEST", "LAST_ENDED"].contains(&order)
+    }
+
+    /// Returns the value by which an order sorts; an execution without it is the first one in ascending order.
+    fn value(&self, order: &str) -> Option<i64> {
+        match order {
+            "LONGEST" => self.started.zip(self.ended).map(|(started, ended)| (ended - started).max(0)),
+            "LAST_ENDED" => self.ended,
+            _ => self.started,
+        }
+    }
+}
+
+#[tokio::test]
+async fn executions_have_each_order_over_all_shards_and_cursors_of_one_order_only() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_without_projector().await;
+    let mut shards = [deployment.shard(0).await, deployment.shard(1).await];
+    let runs = runs(&deployment);
+    for Run { shard, id, started, ended, status, tenant } in &runs {
+        let insert = format!(
+            "INSERT INTO noetl.execution (execution_id, catalog_id, status, path, tenant_id, start_time, end_time)
+             VALUES ({id}, 0, '{status}', 'listed', '{tenant}', {}, {})",
+            time(*started),
+            time(*ended)
+        );
+        run(&mut shards[*shard], &insert).await;
+    }
+    let query = |order: &str, filter: &str| {
+        EXECUTIONS.0.replace("executions(", &format!("executions(order: {order}, filter: {{ {filter} }}, "))
+    };
+    let filters: [(&str, Wanted, &[&str]); 4] = [
+        ("", |_| true, &ORDERS),
+        ("statuses: [FAILED, CANCELLED]", |run| ["FAILED", "CANCELLED"].contains(&run.status), &ORDERS),
+        ("tenantId: \"acme\"", |run| run.tenant == "acme", &ORDERS),
+        (
+            "endedAfter: \"2026-01-01T00:00:02Z\", endedBefore: \"2026-01-01T00:00:04Z\"",
+            |run| run.ended.is_some_and(|at| (BASE_MS + 2_000..BASE_MS + 4_000).contains(&at)),
+            &["LAST_ENDED"],
+        ),
+    ];
+    for (filter, wanted, orders) in filters {
+        for &order in orders {
+            let listed = runs.iter().filter(|run| wanted(run) && run.is_in(order));
+            let mut listed: Vec<Item> = listed.map(|run| (run.value(order), run.id)).collect();
+            listed.sort_unstable();
+            if order != "OLDEST" {
+                listed.reverse();
+            }
+            let expected: Vec<String> = listed.iter().map(|(_, id)| id.to_string()).collect();
+            assert!(!expected.is_empty(), "{order} {filter}");
+            assert_order(&server, (query(order, filter).as_str(), "/list"), &expected).await;
+        }
+    }
+    for order in ORDERS {
+        let first = page(&server, (query(order, "").as_str(), "/list"), json!({ "first": 3 })).await;
+        let cursor = &first["pageInfo"]["endCursor"];
+        for other in ORDERS.into_iter().filter(|other| *other != order) {
+            let refused = server.send(&query(other, ""), json!({ "first": 3, "after": cursor })).await.unwrap();
+            let extensions = &refused["errors"][0]["extensions"];
+            assert_eq!(
+                (&extensions["code"], &extensions["field"]),
+                (&json!("INVALID_INPUT"), &json!(["after"])),
+                "{refused}"
+            );
+        }
+    }
+    let refused = server.send(&query("LONGEST", "pathPrefix: \"listed\""), json!({ "first": 3 })).await.unwrap();
+    let message = refused["errors"][0]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("LONGEST") && message.contains("pathPrefix"), "{refused}");
+}
+
 #[tokio::test]
 async fn subscriptions_with_ids_of_both_servers_are_ordered_by_time() {
     let deployment = Deployment::start(2).await;
@@ -210,7 +325,10 @@ async fn a_page_of_many_executions_or_subscriptions_reads_an_index() {
     let (everyone, every_execution) = (Scope::Unrestricted, ExecutionFilter::default());
     let database = reader();
     let newest = PositionRange::newest(10_000);
-    let middle = execution_lists::list(View::whole(&database), &everyone, &every_execution, newest).await.unwrap();
+    let middle =
+        execution_lists::list(View::whole(&database), &everyone, &every_execution, ExecutionOrder::Newest, newest)
+            .await
+            .unwrap();
     drop(database);
     let middle = middle.last().unwrap().position();
     let old = ExecutionFilter { started_before: Some(middle.at), ..ExecutionFilter::default() };
@@ -221,7 +339,9 @@ async fn a_page_of_many_executions_or_subscriptions_reads_an_index() {
             let database = reader();
             for _ in 0..10 {
                 for (filter, range) in [(&every_execution, range), (&old, all)] {
-                    let page = execution_lists::list(View::whole(&database), &everyone, filter, range).await.unwrap();
+                    let view = View::whole(&database);
+                    let page =
+                        execution_lists::list(view, &everyone, filter, ExecutionOrder::Newest, range).await.unwrap();
                     assert_eq!(page.len(), 26);
                 }
                 let children =

@@ -19,7 +19,7 @@ const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filte
     workload
     result
     eventCount failedSteps progress { stepsCompleted stepsKnown }
-    rerunOf { id }
+    rerunOf { id } startedBy cancelledBy
     children(first: 2) { nodes { id } totalCount { value } }
     events(first: 2) { nodes { id } totalCount { value } }
 } } }";

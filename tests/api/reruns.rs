@@ -1,7 +1,12 @@
-//! An execution can be run again, with changes of its workload.
+//! An execution can be run again, with changes of its workload, alone or with others.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardMap;
+use noetl_testkit::proxy::ForwardingMode;
 use noetl_testkit::recordings::{insert_row, recordings};
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, QUIET, Server, eventually};
 use serde_json::{Value, json};
 
 const FIELDS: &str = "id status path workload executionPool catalogId rerunOf { id }
@@ -139,6 +144,7 @@ async fn an_invalid_rerun_starts_nothing() {
         (json!({ "executionId": origin, "trace": { "traceparent": "00" } }), "INVALID_INPUT", "trace.traceparent"),
         (json!({ "executionId": origin, "executionPool": "a.b" }), "INVALID_INPUT", "executionPool"),
         (json!({ "executionId": origin, "dedup": { "key": "" } }), "INVALID_INPUT", "dedup.key"),
+        (json!({ "executionId": origin, "labels": [{ "name": "A", "value": "b" }] }), "INVALID_INPUT", "labels.0.name"),
     ] {
         let refused = rerun(&server, input.clone()).await;
         let error = &refused["userErrors"][0];
@@ -147,4 +153,220 @@ async fn an_invalid_rerun_starts_nothing() {
         assert_eq!((&refused["execution"], &refused["outcome"]), (&Value::Null, &Value::Null));
     }
     assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.execution").await, 1);
+}
+
+async fn rerun_all(server: &Server, input: Value) -> Value {
+    let query = "mutation($input: RerunExecutionsInput!) { rerunExecutions(input: $input) {
+        results { index originId origin { path } executionId execution { workload catalogId executionPool rerunOf { id } }
+            outcome userErrors { code field } }
+        complete continueWith unavailableShards userErrors { code field message } } }";
+    server.data(query, json!({ "input": input })).await["rerunExecutions"].take()
+}
+
+/// Returns a field of each result.
+fn each<'a>(payload: &'a Value, field: &str) -> Vec<&'a Value> {
+    let results = payload["results"].as_array().unwrap_or_else(|| panic!("{payload}"));
+    results.iter().map(|result| &result[field]).collect()
+}
+
+/// Starts an execution and retires its catalog entry. Returns its id.
+async fn start_retired(server: &Server) -> String {
+    let entry = server.register_entry("old", &playbook(&json!({}))).await;
+    let id = start(server, json!({ "path": "old" })).await;
+    let archive = "mutation($id: ID!) { archiveCatalogEntry(input: { catalogId: $id }) { userErrors { code } } }";
+    let archived = server.data(archive, json!({ "id": entry })).await;
+    assert_eq!(archived["archiveCatalogEntry"]["userErrors"], json!([]));
+    id
+}
+
+async fn executions(deployment: &Deployment) -> i64 {
+    deployment.sum_over_shards("SELECT count(*) FROM noetl.execution").await
+}
+
+#[tokio::test]
+async fn several_executions_are_run_again_with_a_result_for_each() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let version_1 = server.register_entry("flow", &playbook(&json!({ "a": 1 }))).await;
+    let one = start(&server, json!({ "path": "flow", "workload": { "b": 1 }, "executionPool": "gpu" })).await;
+    let (two, old) = (start(&server, json!({ "path": "flow" })).await, start_retired(&server).await);
+
+    // Result i belongs to id i. A repeated id is run again once.
+    let input = json!({ "select": { "ids": [one, "7", old, two, one] }, "workload": { "c": 3 } });
+    let done = rerun_all(&server, input).await;
+    assert_eq!((&done["complete"], &done["continueWith"], &done["userErrors"]), (&json!(true), &json!([]), &json!([])));
+    assert_eq!(each(&done, "index"), [0, 1, 2, 3, 4]);
+    assert_eq!(each(&done, "originId"), [&*one, "7", &*old, &*two, &*one]);
+    let started = json!("STARTED");
+    assert_eq!(each(&done, "outcome"), [&started, &Value::Null, &Value::Null, &started, &started], "{done}");
+    let error = |index: &str| json!([{ "code": "NOT_FOUND", "field": ["select", "ids", index] }]);
+    assert_eq!(each(&done, "userErrors"), [&json!([]), &error("1"), &error("2"), &json!([]), &json!([])]);
+    let expected = json!({ "workload": { "a": 1, "b": 1, "c": 3 }, "catalogId": version_1, "executionPool": "gpu",
+        "rerunOf": { "id": one } });
+    assert_eq!(done["results"][0]["execution"], expected);
+    assert_eq!(done["results"][0]["executionId"], done["results"][4]["executionId"]);
+    assert_eq!(done["results"][2]["origin"], json!({ "path": "old" }));
+    assert_eq!(executions(&deployment).await, 5);
+
+    // The failed executions of a path.
+    for shard in 0..2 {
+        let fail = sqlx::query("UPDATE noetl.execution SET status = 'FAILED' WHERE execution_id = ANY($1)");
+        let ids: Vec<i64> = [&one, &old].iter().map(|id| id.parse().unwrap()).collect();
+        fail.bind(ids).execute(&mut *deployment.shard_session(shard).await).await.unwrap();
+    }
+    let version_2 = server.register_entry("flow", &playbook(&json!({ "a": 2 }))).await;
+    let input = json!({ "select": { "filter": { "path": "flow", "statuses": ["FAILED"] } }, "newestVersion": true,
+        "executionPool": "cpu" });
+    let done = rerun_all(&server, input).await;
+    assert_eq!((each(&done, "index"), each(&done, "originId")), (vec![&Value::Null], vec![&json!(one)]), "{done}");
+    let expected = json!({ "workload": { "a": 1, "b": 1 }, "catalogId": version_2, "executionPool": "cpu",
+        "rerunOf": { "id": one } });
+    assert_eq!(done["results"][0]["execution"], expected);
+    assert_eq!(executions(&deployment).await, 6);
+}
+
+#[tokio::test]
+async fn a_dry_run_of_reruns_says_what_would_start_and_changes_nothing() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&QUIET).await;
+    server.register_entry("flow", &playbook(&json!({}))).await;
+    let (one, two) = (start(&server, json!({ "path": "flow" })).await, start(&server, json!({ "path": "flow" })).await);
+    let old = start_retired(&server).await;
+    let dedup = json!({ "key": "night" });
+    let first = rerun_all(&server, json!({ "select": { "ids": [one] }, "dedup": dedup })).await;
+    deployment.until_claims_are_settled().await;
+    let before = deployment.table_digests().await;
+
+    let select = json!({ "ids": [one, two, "7", old] });
+    let dry = rerun_all(&server, json!({ "select": select, "dedup": dedup, "dryRun": true })).await;
+    let expected = [&json!("DUPLICATE"), &json!("STARTED"), &Value::Null, &Value::Null];
+    assert_eq!(each(&dry, "outcome"), expected, "{dry}");
+    let rerun = &first["results"][0]["executionId"];
+    assert_eq!(each(&dry, "executionId"), [rerun, &Value::Null, &Value::Null, &Value::Null]);
+    let codes: Vec<&Value> = each(&dry, "userErrors").into_iter().map(|errors| &errors[0]["code"]).collect();
+    assert_eq!(codes, [&Value::Null, &Value::Null, &json!("NOT_FOUND"), &json!("NOT_FOUND")]);
+    assert_eq!(deployment.table_digests().await, before);
+    // The dry run has not used up the keys.
+    let done = rerun_all(&server, json!({ "select": select, "dedup": dedup })).await;
+    assert_eq!(each(&done, "outcome"), expected, "{done}");
+}
+
+/// The workloads are read in batches, which are not charged to the operation. A dry run reads them too.
+#[tokio::test]
+async fn the_workloads_of_reruns_may_have_more_bytes_than_one_operation_may_read() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&QUIET).await;
+    server.register_entry("flow", &playbook(&json!({}))).await;
+    for _ in 0..18 {
+        start(&server, json!({ "path": "flow" })).await;
+    }
+    let enlarge = "UPDATE noetl.event SET context = jsonb_set(context, '{workload}',
+                       jsonb_build_object('text', repeat('x', 4000000)))
+                   WHERE event_type = 'playbook_started'";
+    sqlx::query(enlarge).execute(&mut deployment.shard(0).await).await.unwrap();
+    let query = "mutation { rerunExecutions(input: { select: { filter: { path: \"flow\" } }, dryRun: true }) {
+        results { outcome userErrors { code message } } complete userErrors { code message } } }";
+    let done = server.data(query, Value::Null).await["rerunExecutions"].take();
+    assert_eq!(each(&done, "outcome"), vec![&json!("STARTED"); 18], "{done}");
+    assert_eq!((&done["complete"], each(&done, "userErrors")), (&json!(true), vec![&json!([]); 18]), "{done}");
+}
+
+/// The filter matches the reruns too, so that a request which is sent again selects more than the first one.
+#[tokio::test]
+async fn repeated_and_concurrent_bulk_reruns_with_one_key_start_each_rerun_once() {
+    let deployment = Deployment::start(2).await;
+    let (server, other) = tokio::join!(deployment.replica_with(&QUIET), deployment.replica_with(&QUIET));
+    server.register_entry("flow", &playbook(&json!({}))).await;
+    let mut origins = BTreeSet::new();
+    for _ in 0..3 {
+        origins.insert(start(&server, json!({ "path": "flow" })).await);
+    }
+    let input = json!({ "select": { "filter": { "path": "flow" } }, "dedup": { "key": "night" } });
+    let requests = (0..8).map(|n| rerun_all(if n % 2 == 0 { &server } else { &other }, input.clone()));
+    let mut payloads = futures::future::join_all(requests).await;
+    payloads.push(rerun_all(&other, input).await);
+    assert_eq!(executions(&deployment).await, 6);
+
+    let (mut reruns, mut started) = (BTreeMap::<&str, BTreeSet<&str>>::new(), 0);
+    for result in payloads.iter().flat_map(|payload| payload["results"].as_array().unwrap()) {
+        let id = |field: &str| result[field].as_str().unwrap_or_else(|| panic!("{result}"));
+        started += usize::from(result["outcome"] == "STARTED");
+        if origins.contains(id("originId")) {
+            reruns.entry(id("originId")).or_default().insert(id("executionId"));
+        } else {
+            assert_eq!((id("executionId"), &result["outcome"]), (id("originId"), &json!("DUPLICATE")));
+        }
+    }
+    assert_eq!((reruns.len(), started), (3, 3));
+    assert!(reruns.values().all(|reruns| reruns.len() == 1), "{reruns:?}");
+    assert_eq!(payloads.last().unwrap()["results"].as_array().unwrap().len(), 6);
+}
+
+#[tokio::test]
+async fn reruns_of_a_shard_that_is_down_have_one_error_each_and_are_started_by_the_next_request() {
+    let mut deployment = Deployment::start(2).await;
+    let network = deployment.shard_behind_proxy(1).await;
+    let server = deployment.replica_with(&QUIET).await;
+    server.register_entry("flow", &playbook(&json!({}))).await;
+    let mut by_shard = BTreeMap::new();
+    while by_shard.len() < 2 {
+        let id = start(&server, json!({ "path": "flow" })).await;
+        by_shard.insert(ShardMap::even(2).shard_of(Id::new(id.parse().unwrap())), id);
+    }
+    let (up, down, before) = (by_shard[&0].clone(), by_shard[&1].clone(), executions(&deployment).await);
+    network.set(ForwardingMode::Closed);
+    eventually("the shard is down", async || {
+        let shards = server.data("{ shards { available } }", Value::Null).await;
+        (shards["shards"][1]["available"] == false).then_some(())
+    })
+    .await;
+    let input = json!({ "select": { "ids": [down, up] }, "dedup": { "key": "night" } });
+    let done = rerun_all(&server, input.clone()).await;
+    assert_eq!((&done["complete"], &done["unavailableShards"]), (&json!(false), &json!([1])), "{done}");
+    assert_eq!((&done["continueWith"], &done["userErrors"]), (&json!([down]), &json!([])), "{done}");
+    assert_eq!(each(&done, "outcome"), [&Value::Null, &json!("STARTED")], "{done}");
+    let error = json!([{ "code": "SHARD_UNAVAILABLE", "field": ["select", "ids", "0"] }]);
+    assert_eq!(each(&done, "userErrors"), [&error, &json!([])]);
+
+    network.set(ForwardingMode::Normal);
+    let again = eventually("the shard can be read", async || {
+        let again = rerun_all(&server, input.clone()).await;
+        (again["complete"] == true).then_some(again)
+    })
+    .await;
+    assert_eq!(again["results"][1]["outcome"], "DUPLICATE", "{again}");
+    assert_eq!(again["results"][1]["executionId"], done["results"][1]["executionId"]);
+    assert_eq!(executions(&deployment).await, before + 2);
+}
+
+#[tokio::test]
+async fn an_invalid_or_too_large_request_runs_nothing_again() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&QUIET).await;
+    server.register_entry("flow", &playbook(&json!({}))).await;
+    let origin = start(&server, json!({ "path": "flow" })).await;
+    let insert = "INSERT INTO noetl.execution (execution_id, catalog_id, path, status, start_time)
+        SELECT id, 0, 'many', 'FAILED', now() FROM generate_series(1, 1001) AS id";
+    sqlx::query(insert).execute(&mut deployment.shard(0).await).await.unwrap();
+    let one = json!({ "ids": [origin] });
+    for (input, field) in [
+        (json!({ "select": { "filter": { "path": "many" } } }), "select"),
+        (json!({ "select": { "ids": ["x"] } }), "select.ids.0"),
+        (json!({ "select": one, "workload": [1] }), "workload"),
+        (json!({ "select": one, "executionPool": "a.b" }), "executionPool"),
+        (json!({ "select": one, "labels": [{ "name": "a", "value": "" }] }), "labels.0.value"),
+        (json!({ "select": one, "dedup": { "key": "" } }), "dedup.key"),
+        (json!({ "select": one, "dedup": { "key": "k".repeat(1001) } }), "dedup.key"),
+        (json!({ "select": one, "dedup": { "key": "k", "windowSeconds": 0 } }), "dedup.windowSeconds"),
+    ] {
+        let refused = rerun_all(&server, input).await;
+        let (error, field) = (&refused["userErrors"][0], field.split('.').collect::<Vec<&str>>());
+        assert_eq!((&error["code"], &error["field"]), (&json!("INVALID_INPUT"), &json!(field)), "{refused}");
+        assert_eq!((&refused["results"], &refused["complete"]), (&json!([]), &json!(false)));
+        if field == ["select"] {
+            let message = "the selection has 1001 executions; at most 1000 are allowed, so narrow it";
+            assert_eq!(error["message"], message);
+        }
+    }
+    assert_eq!(executions(&deployment).await, 1002);
 }

@@ -14,12 +14,19 @@ struct Bulk {
     text: &'static str,
 }
 
-const BULKS: [Bulk; 3] = [
+const BULKS: [Bulk; 4] = [
     Bulk {
         mutation: "transitionSubscriptions",
         others: "action: DEACTIVATE",
         filter: "SubscriptionFilter",
         status: "SubscriptionStatus",
+        text: "pathPrefix",
+    },
+    Bulk {
+        mutation: "rerunExecutions",
+        others: "",
+        filter: "ExecutionFilter",
+        status: "ExecutionStatus",
         text: "pathPrefix",
     },
     Bulk { mutation: "retryOutbox", others: "", filter: "OutboxFilter", status: "OutboxStatus", text: "tenantId" },
@@ -201,6 +208,7 @@ async fn an_empty_id_is_malformed() {
     for (mutation, others) in [
         ("transitionSubscriptions", "action: DEACTIVATE"),
         ("cancelExecutions", ""),
+        ("rerunExecutions", ""),
         ("retryOutbox", ""),
         ("discardOutbox", ""),
     ] {

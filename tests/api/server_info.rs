@@ -48,13 +48,14 @@ async fn a_replica_shows_its_settings_and_no_secret() {
     let changed = [
         ("NOETL_POOL_SIZE", "5"),
         ("NOETL_PROJECTOR", "off"),
+        ("NOETL_TRACE_URL", "https://jaeger.example/trace/{traceId}"),
         ("NOETL_INTERNAL_API_TOKEN", "secret-of-the-workers-0123456789"),
     ];
     let server = deployment.replica_with(&changed).await;
     let request = reqwest::Client::new()
         .post(format!("{}/graphql", server.url))
         .bearer_auth("secret-of-the-workers-0123456789")
-        .json(&json!({ "query": "{ server { features settings { name value isDefault } } }" }));
+        .json(&json!({ "query": "{ server { features traceUrl settings { name value isDefault } } }" }));
     let text = request.send().await.unwrap().text().await.unwrap();
     assert!(!text.contains("secret") && !text.contains("postgres://"), "{text}");
     let answer: Value = serde_json::from_str(&text).unwrap();
@@ -69,5 +70,6 @@ async fn a_replica_shows_its_settings_and_no_secret() {
         assert!(settings.contains(&expected), "{expected} is not in {settings:#?}");
     }
     assert!(settings.is_sorted_by_key(|setting| setting["name"].as_str().unwrap().to_owned()));
+    assert_eq!(info["traceUrl"], "https://jaeger.example/trace/{traceId}");
     assert!(!info["features"].as_array().unwrap().contains(&json!("PROJECTOR")), "{info}");
 }

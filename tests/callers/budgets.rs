@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 
 use noetl_domain::cursor::{CursorKind, encode};
+use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::list_position::PositionRange;
 use noetl_domain::tenant::Scope;
 use noetl_storage::budget::{Budget, BudgetLimits, Resource};
@@ -143,7 +144,13 @@ async fn the_row_limit_applies_to_all_statements_of_an_operation_together() {
     let range = PositionRange::newest(100);
     let list = async || {
         let filter = ExecutionFilter::default();
-        let mut listed = pin!(execution_lists::list(View::whole(&shard), &Scope::Unrestricted, &filter, range));
+        let mut listed = pin!(execution_lists::list(
+            View::whole(&shard),
+            &Scope::Unrestricted,
+            &filter,
+            ExecutionOrder::Newest,
+            range
+        ));
         poll_fn(|cx| budget.enter(|| listed.as_mut().poll(cx))).await
     };
     assert_eq!(list().await.unwrap().len(), 100);

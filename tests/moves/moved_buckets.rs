@@ -107,6 +107,7 @@ async fn shown(server: &Server, parent: &str, prefix: &str) -> Value {
     for (name, arguments) in [
         ("all", String::new()),
         ("of a status", "filter: { statuses: [PENDING] }".to_owned()),
+        ("of a label", "filter: { labels: [{ name: \"team\", equals: \"a\" }] }".to_owned()),
         ("of a path", "filter: { pathPrefix: \"fl\" }".to_owned()),
         ("of a parent", format!("filter: {{ parentExecutionId: \"{parent}\" }}")),
         ("with a prefix", format!("filter: {{ idPrefix: \"{prefix}\" }}")),
@@ -145,9 +146,10 @@ async fn with_executions(server: &Server, count: usize) -> (String, Vec<i64>) {
     server.register_entry("other", &json!({ "kind": "subscription" })).await;
     let inbox = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
     server.register("other").await;
+    let labels = json!([{ "name": "team", "value": "a" }]);
     let mut executions = Vec::new();
     for _ in 0..count {
-        let started = server.execute(json!({ "path": "flow", "parentExecutionId": inbox })).await;
+        let started = server.execute(json!({ "path": "flow", "parentExecutionId": inbox, "labels": labels })).await;
         executions.push(started["executionId"].as_str().unwrap_or_else(|| panic!("{started}")).parse().unwrap());
     }
     (inbox, executions)
@@ -189,6 +191,110 @@ async fn lists_counts_and_statistics_are_the_same_in_each_state_of_a_move() {
         let (code, found) = deployment.check(&[]).await;
         assert_eq!((code, &found["differences"]), (0, &json!([])), "after {state:?}: {found:#}");
     }
+}
+
+/// Makes the executions of all shards 3 hours older.
+async fn age(deployment: &Deployment) {
+    for shard in 0..2 {
+        deployment.on_shard(shard, "UPDATE noetl.execution SET start_time = start_time - interval '3 hours'").await;
+    }
+}
+
+/// Returns how many executions started in the last day, by the history.
+async fn started(deployment: &Deployment, server: &Server) -> u64 {
+    let times = "SELECT to_char(now() AT TIME ZONE 'UTC' + days * interval '1 day', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')
+                 FROM unnest(ARRAY[-1, 1]) AS days ORDER BY days";
+    let times: Vec<String> = sqlx::query_scalar(times).fetch_all(&mut deployment.cluster().await).await.unwrap();
+    let query = "query($from: DateTime!, $to: DateTime!) {
+        executionHistory(interval: HOUR, from: $from, to: $to) { buckets { started } } }";
+    let history = server.data(query, json!({ "from": times[0], "to": times[1] })).await["executionHistory"].take();
+    history["buckets"].as_array().unwrap().iter().map(|bucket| bucket["started"].as_u64().unwrap()).sum()
+}
+
+/// Runs the housekeeping once.
+async fn maintain(deployment: &Deployment) {
+    let output = deployment.command("maintain").envs(MAINTAIN).output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Runs the housekeeping until the history of all old hours is computed.
+async fn close_history(deployment: &Deployment) {
+    let open = "SELECT (SELECT count(*) FROM noetl.execution_history_late) + count(*)
+                FROM noetl.execution_history_progress
+                WHERE closed_to IS NULL OR closed_to < now() - interval '2 hours'";
+    eventually("the hours are closed", async || {
+        maintain(deployment).await;
+        (deployment.sum_over_shards(open).await == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_history_is_the_same_in_each_state_of_a_move() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let (_, executions) = with_executions(&server, EXECUTIONS).await;
+    age(&deployment).await;
+    let moving = on_shard(&deployment, 0, &executions).await;
+    // One is of the hour of the row below.
+    let old = format!(
+        "UPDATE noetl.execution SET start_time = now() - interval '12 hours' WHERE execution_id = {}",
+        moving[0]
+    );
+    deployment.on_shard(0, &old).await;
+    let all = u64::try_from(executions.len()).unwrap();
+    close_history(&deployment).await;
+    assert_eq!(started(&deployment, &server).await, all, "before the move");
+    // A row that is deleted when its hour is computed again.
+    let mark = "INSERT INTO noetl.execution_history (span, at, tenant_id, organization_id, path, execution_pool, started,
+                                                     completed, failed, cancelled, classes, counts)
+                VALUES (3600, noetl.span_start(now() - interval '12 hours', 3600), 'default', 'default', 'marker', '', 0,
+                        0, 0, 0, '{}', '{}')";
+    for shard in 0..2 {
+        deployment.on_shard(shard, mark).await;
+    }
+    let marks = "SELECT count(*) FROM noetl.execution_history WHERE path = 'marker'";
+    let moves = begin(&deployment, &moving, 0, 1).await;
+    for state in STATES {
+        advance(&deployment, &moves, state).await;
+        let noted = deployment.sum_over_shards("SELECT count(*) FROM noetl.execution_history_late").await;
+        assert_eq!(noted, 0, "{state:?}: hours of rows that are not counted");
+        deployment.until_map_is_known().await;
+        assert_eq!(started(&deployment, &server).await, all, "{state:?}, before a run");
+        close_history(&deployment).await;
+        assert_eq!(started(&deployment, &server).await, all, "{state:?}, after a run");
+        let kept = if matches!(state, State::Begun | State::Copied) { 2 } else { 0 };
+        assert_eq!(deployment.sum_over_shards(marks).await, kept, "{state:?}: only a switch begins the rows again");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_began_before_a_move_counts_no_copied_rows() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let (_, executions) = with_executions(&server, EXECUTIONS).await;
+    assert!(server.stop().await.success());
+    age(&deployment).await;
+    close_history(&deployment).await;
+    let moving = on_shard(&deployment, 0, &executions).await;
+    deployment.on_shard(1, "UPDATE noetl.execution_history_progress SET closed_to = NULL").await;
+    // A run has its map before it waits for this row.
+    let mut holder = deployment.shard(1).await;
+    run(&mut holder, "BEGIN; SELECT FROM noetl.execution_history_progress FOR UPDATE").await;
+    let copy = async {
+        let waits = "SELECT count(*) FROM pg_stat_activity
+                     WHERE datname = current_database() AND wait_event_type = 'Lock'
+                       AND query LIKE '%execution_history_progress%'";
+        eventually("the run waits", async || (deployment.sum_over_shards(waits).await > 0).then_some(())).await;
+        let moves = begin(&deployment, &moving[..2], 0, 1).await;
+        advance(&deployment, &moves, State::Copied).await;
+        run(&mut holder, "COMMIT").await;
+    };
+    tokio::join!(maintain(&deployment), copy);
+    let closed = "SELECT count(*) FROM noetl.execution_history_progress WHERE closed_to > now() - interval '2 hours'";
+    assert_eq!(deployment.sum_over_shards(closed).await, 2);
+    let server = deployment.replica_with(&QUIET).await;
+    assert_eq!(started(&deployment, &server).await, u64::try_from(executions.len()).unwrap());
 }
 
 #[tokio::test]

@@ -191,9 +191,12 @@ async fn rows_that_contradict_their_logs_are_built_again() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&QUIET).await;
     with_messages(&deployment, &server, 4).await;
+    let team = json!([{ "name": "team", "value": "a" }]);
+    let labelled = server.execute(json!({ "path": "process", "labels": team })).await["executionId"].take();
+    let labelled = labelled.as_str().unwrap();
     let ids = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
     let ids: Vec<i64> = sqlx::query_scalar(ids).fetch_all(&mut deployment.shard(0).await).await.unwrap();
-    let [unlisted, ahead, behind, later] = ids[..] else { panic!("{ids:?}") };
+    let [unlisted, ahead, behind, later, last] = ids[..] else { panic!("{ids:?}") };
     let named: Vec<String> = ids.iter().map(ToString::to_string).collect();
     let query = "mutation($ids: [ID!]!) { advanceProjections(input: {executionIds: $ids}) { __typename } }";
     server.data(query, json!({ "ids": named })).await;
@@ -203,13 +206,14 @@ async fn rows_that_contradict_their_logs_are_built_again() {
                         + 10 * (SELECT count(*) FROM noetl.projection_snapshot, noetl.execution
                                 WHERE aggregate_id = execution_id::text AND version = last_event_id
                                   AND (meta ->> 'applied_count')::int = 1)";
-    assert_eq!(id_on(&deployment, 0, fitting).await, 44);
+    assert_eq!(id_on(&deployment, 0, fitting).await, 55);
     // Ids that no log has.
-    let (listed, queued) = (later + (1 << 22), later + (1 << 22) + 1);
+    let (listed, queued) = (last + (1 << 22), last + (1 << 22) + 1);
     let differences = [
         ("log without list row", 1),
         ("list row after log", 1),
         ("list row behind log", 1),
+        ("labels not indexed", 2),
         ("snapshot after log", 1),
         ("list row without log", 1),
         ("outbox row without event", 1),
@@ -223,6 +227,10 @@ async fn rows_that_contradict_their_logs_are_built_again() {
              UPDATE noetl.execution SET last_event_id = last_event_id - 1 WHERE execution_id = {behind};
              UPDATE noetl.projection_snapshot SET version = version + 1,
                  meta = jsonb_set(meta, '{{applied_count}}', '2') WHERE aggregate_id = '{later}';
+             INSERT INTO noetl.execution_label (execution_id, label, label_tenant, label_status)
+                 VALUES ({behind}, 'team', 'default', 'PENDING');
+             DELETE FROM noetl.execution_label WHERE execution_id = {labelled};
+             UPDATE noetl.event SET meta = meta - 'labels' WHERE execution_id = {labelled};
              INSERT INTO noetl.execution (execution_id, catalog_id, status, start_time)
                  VALUES ({listed}, 0, 'PENDING', now());
              INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec)
@@ -231,8 +239,12 @@ async fn rows_that_contradict_their_logs_are_built_again() {
         run(&mut deployment.shard(0).await, &causes).await;
     })
     .await;
-    assert_eq!(id_on(&deployment, 0, fitting).await, 44);
-    assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.outbox").await, 4);
+    assert_eq!(id_on(&deployment, 0, fitting).await, 55);
+    assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.outbox").await, 5);
+    // The row keeps its labels, which are not read from the log.
+    let query = r#"{ executions(filter: { labels: [{ name: "team", equals: "a" }] }) { nodes { id } } }"#;
+    let found = server.data(query, Value::Null).await["executions"]["nodes"].take();
+    assert_eq!(found, json!([{ "id": labelled }]));
 }
 
 #[tokio::test]

@@ -368,7 +368,7 @@ async fn a_failed_housekeeping_task_is_reported_and_the_others_still_run() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     let lines_of = |database: &str| said.lines().filter(|line| line.starts_with(&format!("{database}: "))).count();
     let of_each_shard = lines_of("shard 0");
-    assert_eq!((of_each_shard, lines_of("the cluster database")), (5, 5), "{said}");
+    assert_eq!((of_each_shard, lines_of("the cluster database")), (6, 5), "{said}");
     let failed: Vec<&str> = said.lines().filter(|line| line.contains("FAILED")).collect();
     assert_eq!(failed.len(), of_each_shard, "{said}");
     assert!(failed.iter().all(|line| line.starts_with("shard 1: ")), "{said}");

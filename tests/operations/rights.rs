@@ -24,7 +24,7 @@ const LISTS: &str = "{
 const CANCEL: &str =
     "mutation($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled userErrors { message } } }";
 /// Statements that the role may not run.
-const REFUSED: [&str; 9] = [
+const REFUSED: [&str; 11] = [
     "DROP TABLE noetl.outbox",
     "TRUNCATE noetl.event",
     "ALTER TABLE noetl.event ADD COLUMN n int",
@@ -34,6 +34,8 @@ const REFUSED: [&str; 9] = [
     "UPDATE noetl.adopted_table SET table_name = ''",
     "INSERT INTO noetl.event_default (execution_id, event_id, event_type) VALUES (1, 1, '')",
     "SELECT FROM pg_authid",
+    "SELECT noetl.index_labels()",
+    "SELECT noetl.note_late_execution()",
 ];
 
 /// Returns a DSN with another role.

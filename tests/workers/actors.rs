@@ -1,5 +1,5 @@
-//! Events name the caller that caused them, a worker can only change the subscriptions that it registered, and each
-//! mutation writes a line to the audit log.
+//! Events and executions name the callers that caused them, a worker can only change the subscriptions that it registered,
+//! and each mutation writes a line to the audit log.
 
 use noetl_testkit::{Deployment, Server, TokenFile, eventually};
 use serde_json::{Value, json};
@@ -128,10 +128,76 @@ async fn events_contain_the_caller_that_caused_them() {
     let kept = server.send_as(&callers.admin, query, variables).await["data"]["event"]["meta"].take();
     assert_eq!(kept, json!({ "command_id": "c", "actor": "bob", "extra": { "a": 1, "sent_actor": "root" } }));
 
+    let rerun = "mutation($id: ID!) { rerunExecutions(input: { select: { ids: [$id] } }) { results { executionId } } }";
+    let again = server.send_as(&callers.bob, rerun, json!({ "id": id })).await;
+    let again = again["data"]["rerunExecutions"]["results"][0]["executionId"].as_str();
+    let log = callers.log(&server, again.unwrap()).await;
+    assert_eq!(log, named(&[("playbook_started", "bob")]));
+
     // Without authentication, events have no actor.
     let open = deployment.replica().await;
     let id = open.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
     assert_eq!(callers.log(&server, &id).await, [("playbook_started".to_owned(), Value::Null)]);
+}
+
+#[tokio::test]
+async fn executions_name_who_started_and_cancelled_them_and_one_list_of_events_names_who_acted_and_why() {
+    let (deployment, callers) = (Deployment::start(2).await, Callers::new());
+    let server = callers.replica(&deployment, &[]).await;
+    callers.register_entries(&server).await;
+    let inbox = registered(&register(&server, &callers.ann).await);
+    transition(&server, &callers.ann, "activate", &inbox).await;
+    let cancelled = execute(&server, &callers.ann, &inbox).await;
+    let rerun = "mutation($id: ID!) { rerunExecution(input: { executionId: $id }) { executionId } }";
+    let rerun = server.send_as(&callers.bob, rerun, json!({ "id": cancelled })).await;
+    let completed = rerun["data"]["rerunExecution"]["executionId"].as_str().unwrap_or_else(|| panic!("{rerun}"));
+    let end = "mutation($event: EventInput!) { projectEvents(input: { events: [$event] }) { projected } }";
+    let event_id = (completed.parse::<i64>().unwrap() + 1000).to_string();
+    let event = json!({ "eventId": event_id, "executionId": completed, "type": "playbook.completed" });
+    let ended = server.send_as(&callers.ann, end, json!({ "event": event })).await;
+    assert_eq!(ended["data"]["projectEvents"]["projected"], 1, "{ended}");
+    let cancel = "mutation($id: ID!) {
+        cancelExecution(input: { executionId: $id, reason: \"wrong price\" }) { cancelled } }";
+    server.send_as(&callers.admin, cancel, json!({ "id": cancelled })).await;
+    let deactivate = "mutation($id: ID!) {
+        deactivateSubscription(input: { subscriptionId: $id, reason: \"the source moves\" }) { userErrors { code } } }";
+    server.send_as(&callers.admin, deactivate, json!({ "id": inbox })).await;
+    let open = deployment.replica().await;
+    let unnamed = open.execute(json!({ "path": "flow" })).await["executionId"].as_str().unwrap().to_owned();
+    open.data(cancel, json!({ "id": unnamed })).await;
+
+    let cases = [
+        (cancelled.as_str(), json!({ "startedBy": "ann", "cancelledBy": "root", "error": "wrong price" })),
+        // The caller that ended it has not cancelled it.
+        (completed, json!({ "startedBy": "bob", "cancelledBy": null, "error": null })),
+        (unnamed.as_str(), json!({ "startedBy": null, "cancelledBy": null, "error": "wrong price" })),
+    ];
+    let query = "query($id: ID!) {
+        execution(id: $id) { startedBy cancelledBy error }
+        executions(filter: { path: \"flow\" }) { nodes { id startedBy cancelledBy error } } }";
+    for (id, expected) in cases {
+        let mut answer = server.send_as(&callers.admin, query, json!({ "id": id })).await;
+        assert_eq!(answer["data"]["execution"], expected, "{answer}");
+        let nodes = answer["data"]["executions"]["nodes"].as_array_mut().unwrap();
+        let listed = nodes.iter_mut().find(|node| node["id"] == id).unwrap();
+        assert_eq!(listed.as_object_mut().unwrap().remove("id"), Some(json!(id)));
+        assert_eq!(*listed, expected);
+    }
+
+    let query = "query($nodes: [String!]) { events(filter: {
+        types: [\"playbook.cancelled\", \"subscription.deactivated\"], nodeNames: $nodes }) {
+        nodes { executionId meta context } } }";
+    let actions = async |nodes: Value| {
+        let answer = server.send_as(&callers.admin, query, json!({ "nodes": nodes })).await;
+        let nodes = answer["data"]["events"]["nodes"].as_array().unwrap_or_else(|| panic!("{answer}")).clone();
+        let action = |node: Value| json!([node["executionId"], node["meta"]["actor"], node["context"]["reason"]]);
+        nodes.into_iter().map(action).collect::<Vec<Value>>()
+    };
+    let deactivation = json!([inbox, "root", "the source moves"]);
+    let newest_first =
+        [json!([unnamed, null, "wrong price"]), deactivation.clone(), json!([cancelled, "root", "wrong price"])];
+    assert_eq!(actions(Value::Null).await, newest_first);
+    assert_eq!(actions(json!(["inbox"])).await, [deactivation]);
 }
 
 #[tokio::test]

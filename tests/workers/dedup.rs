@@ -153,7 +153,12 @@ async fn a_key_is_scoped_to_its_parent_execution() {
 
 /// Returns requests with the same key as `message(…, "m-1")` and another content.
 fn different(parent: &str) -> Vec<Value> {
-    let changes = [("workload", json!({ "n": 2 })), ("executionPool", json!("gpu")), ("path", json!("other"))];
+    let changes = [
+        ("workload", json!({ "n": 2 })),
+        ("executionPool", json!("gpu")),
+        ("path", json!("other")),
+        ("labels", json!([{ "name": "a", "value": "b" }])),
+    ];
     let different = |(field, value): (&str, Value)| {
         let mut request = message(Some(parent), "m-1");
         request[field] = value;
@@ -184,8 +189,8 @@ async fn only_the_key_identifies_a_duplicate() {
     assert_executions(&deployment, 1).await;
     let differing = "SELECT count(*) FROM noetl.event
                      WHERE event_type = 'subscription.message.deduplicated' AND context @> '{\"differs\": true}'";
-    assert_audits(&deployment, DEDUPLICATED, 4).await;
-    assert_audits(&deployment, differing, 3).await;
+    assert_audits(&deployment, DEDUPLICATED, 5).await;
+    assert_audits(&deployment, differing, 4).await;
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use chrono::Utc;
 use futures::StreamExt;
 use noetl_domain::execution::Creation;
 use noetl_domain::ids::Id;
+use noetl_domain::labels::Labels;
 use noetl_domain::tenant::{Scope, Tenancy};
 use noetl_storage::error::DatabaseName;
 use noetl_storage::executions;
@@ -219,6 +220,7 @@ async fn a_log_is_never_begun_by_two_tenants_at_once() {
         actor: None,
         tenancy: Tenancy::new("acme", "default"),
         rerun_of: None,
+        labels: Labels::default(),
         dedup: None,
     };
     let writer = |tenant: &str| Writer { scope: Scope::Tenant(tenant.into()), imports: false };

@@ -14,6 +14,7 @@ use axum::serve::ListenerExt;
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use noetl_domain::execution::Status;
+use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::PositionRange;
 use noetl_domain::shard::ShardMap;
@@ -113,7 +114,8 @@ fn page(mut rows: Vec<Row>) -> Json {
 async fn list(State(shards): State<Arc<Shards>>, _: Bytes) -> Json {
     let filter = ExecutionFilter::default();
     let pages = shards.databases.iter().map(|shard| {
-        execution_lists::list(View::whole(shard), &Scope::Unrestricted, &filter, PositionRange::newest(51))
+        let range = PositionRange::newest(51);
+        execution_lists::list(View::whole(shard), &Scope::Unrestricted, &filter, ExecutionOrder::Newest, range)
     });
     let rows = join_all(pages).await.into_iter().flat_map(Result::unwrap);
     let row = |row: noetl_storage::executions::ExecutionRow| Row {

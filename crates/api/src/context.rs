@@ -71,6 +71,8 @@ pub struct Replica {
     pub projector_enabled: bool,
     /// Values of the settings that are no secrets.
     pub settings: Arc<[ServerSetting]>,
+    /// URL of a page that shows a trace, with `{traceId}` in place of the id.
+    pub trace_url: Option<String>,
     /// Limits of the transport.
     pub limits: TransportLimits,
     /// Limits on what one operation reads and returns.

@@ -14,7 +14,7 @@ pub fn outcome_hint(field: &str) -> Option<&'static str> {
         | "drainSubscription"
         | "deactivateSubscription" => "Query subscription for its state and lastEventId.",
         "transitionSubscriptions" => "Query subscriptions with the same filter for their states.",
-        "execute" | "executeBatch" | "rerunExecution" => {
+        "execute" | "executeBatch" | "rerunExecution" | "rerunExecutions" => {
             "With a dedup key, send the request again with the same key. Without a key, query executions first: \
              sending the request again may start a second execution."
         }

@@ -38,6 +38,12 @@ pub enum CursorKind {
     Frame = 10,
     /// Steps of an execution, by a key of their name.
     Step = 11,
+    /// Executions, oldest first.
+    ExecutionOldest = 12,
+    /// Executions, by duration.
+    ExecutionLongest = 13,
+    /// Executions, by end time.
+    ExecutionLastEnded = 14,
 }
 
 /// A text that is not a cursor of the list.

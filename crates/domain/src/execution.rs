@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::actor::{Actor, META_KEY};
 use super::ids::Id;
+use super::labels::Labels;
 use super::tenant::{DEFAULT, Tenancy};
 use plain_json::{self as json, Typed};
 
@@ -149,6 +150,9 @@ pub struct Creation {
     /// Execution of which this one is a rerun.
     #[serde(default)]
     pub rerun_of: Option<Id>,
+    /// Labels of the execution.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
     /// Dedup key under which the execution was claimed.
     #[serde(default)]
     pub dedup: Option<ClaimedKey>,
@@ -215,6 +219,7 @@ impl Creation {
         insert_present(&mut meta, "execution_pool", self.pool.clone().map(Value::from));
         insert_present(&mut meta, "trace", self.trace.clone());
         insert_present(&mut meta, "rerun_of", self.rerun_of.map(|id| id.to_string().into()));
+        insert_present(&mut meta, Labels::META_KEY, self.labels.to_stored());
         insert_present(&mut meta, ClaimedKey::META_KEY, self.dedup.as_ref().map(|claimed| json!(claimed)));
         Value::Object(meta)
     }

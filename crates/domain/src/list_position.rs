@@ -87,6 +87,18 @@ impl PageRequest<ListPosition> {
             ..all
         }
     }
+
+    /// Returns the range for a list with the oldest item first.
+    #[must_use]
+    pub fn earliest_first(&self) -> PositionRange {
+        let all = PositionRange::newest(self.rows_to_read());
+        PositionRange {
+            above: self.after.unwrap_or(all.above),
+            below: self.before.unwrap_or(all.below),
+            descending: self.backwards,
+            ..all
+        }
+    }
 }
 
 fn time(seconds: i64) -> DateTime<Utc> {
@@ -118,13 +130,14 @@ mod tests {
     proptest! {
         #[test]
         fn pages_in_either_direction_cover_the_list_once_while_items_are_added(
-            list in items(), limit in 1u32..7, backwards: bool, grows: bool,
+            list in items(), limit in 1u32..7, backwards: bool, grows: bool, oldest: bool,
         ) {
             let mut seen = Vec::new();
             let mut list_now = list.clone();
             let mut request = PageRequest { limit, backwards, after: None, before: None };
             loop {
-                let page = request.cut(read(&list_now, request.newest_first()));
+                let range = if oldest { request.earliest_first() } else { request.newest_first() };
+                let page = request.cut(read(&list_now, range));
                 let more = if backwards { page.has_previous } else { page.has_next };
                 if backwards {
                     seen.splice(0..0, page.items.iter().copied());
@@ -134,9 +147,12 @@ mod tests {
                     request.after = page.items.last().copied();
                 }
                 if !more { break; }
-                if grows && !backwards {
+                if grows && !backwards && !oldest {
                     list_now.insert(0, ListPosition::new(Some(time(9)), i64::try_from(list_now.len()).unwrap()));
                 }
+            }
+            if oldest {
+                seen.reverse();
             }
             prop_assert_eq!(seen, list);
         }

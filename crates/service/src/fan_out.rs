@@ -23,8 +23,19 @@ pub(crate) async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, Sto
     position: impl Fn(&T) -> ListPosition,
     query: impl Fn(View<'a>, PositionRange) -> Rows,
 ) -> Result<Listing<T>, ServiceError> {
-    let (mut rows, unavailable) = read_all_shards(databases, request, query).await?;
-    sort(&mut rows, request, position);
+    in_range(databases, request, request.newest_first(), position, query).await
+}
+
+/// Reads a page over all shards as [`newest_first`] does, in a range of the request for another order.
+pub(crate) async fn in_range<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+    databases: &'a Databases,
+    request: &PageRequest<ListPosition>,
+    range: PositionRange,
+    position: impl Fn(&T) -> ListPosition,
+    query: impl Fn(View<'a>, PositionRange) -> Rows,
+) -> Result<Listing<T>, ServiceError> {
+    let (mut rows, unavailable) = read_all_shards(databases, range, query).await?;
+    sort(&mut rows, range, position);
     Ok(Listing { page: request.cut(rows), unavailable })
 }
 
@@ -36,13 +47,14 @@ pub(crate) async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec
     group: impl Fn(&T) -> i64,
     query: impl Fn(View<'a>, PositionRange) -> Rows,
 ) -> Result<(HashMap<i64, Page<T>>, Vec<ShardIndex>), ServiceError> {
-    let (rows, unavailable) = read_all_shards(databases, request, query).await?;
+    let range = request.newest_first();
+    let (rows, unavailable) = read_all_shards(databases, range, query).await?;
     let mut groups: HashMap<i64, Vec<T>> = HashMap::new();
     for row in rows {
         groups.entry(group(&row)).or_default().push(row);
     }
     let page = |(key, mut rows): (i64, Vec<T>)| {
-        sort(&mut rows, request, &position);
+        sort(&mut rows, range, &position);
         (key, request.cut(rows))
     };
     Ok((groups.into_iter().map(page).collect(), unavailable))
@@ -77,18 +89,17 @@ pub(crate) async fn answers<'a, T, Answer: Future<Output = Result<T, StorageErro
 
 async fn read_all_shards<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
-    request: &PageRequest<ListPosition>,
+    range: PositionRange,
     query: impl Fn(View<'a>, PositionRange) -> Rows,
 ) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
-    let range = request.newest_first();
     let (rows, unavailable) = answers(databases, |shard| query(shard, range)).await?;
     Ok((rows.into_iter().flatten().collect(), unavailable))
 }
 
-/// Sorts rows by position, in the direction in which the request reads.
-fn sort<T>(rows: &mut [T], request: &PageRequest<ListPosition>, position: impl Fn(&T) -> ListPosition) {
+/// Sorts rows by position, in the direction of the range.
+fn sort<T>(rows: &mut [T], range: PositionRange, position: impl Fn(&T) -> ListPosition) {
     rows.sort_unstable_by_key(position);
-    if request.newest_first().descending {
+    if range.descending {
         rows.reverse();
     }
 }

@@ -7,6 +7,7 @@ pub mod catalog;
 pub mod check;
 pub mod executions;
 mod fan_out;
+pub mod history;
 pub mod ids;
 pub mod ingest;
 pub mod moves;

@@ -18,8 +18,9 @@ use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::moves::journal;
 use noetl_storage::partitions::Partition;
-use noetl_storage::pools::{Database, Databases};
+use noetl_storage::pools::Databases;
 use noetl_storage::retention::{self, KeepReason, Turn};
+use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
 
 /// Attempts to take the table lock before the partition is kept until the next run.
@@ -77,8 +78,8 @@ impl Retention {
         }
         // By an outdated map, the logs of a bucket that has arrived would not keep their partition.
         databases.refresh_map().await?;
-        turn.set_view(databases.view(index));
-        let shard = &databases.shards()[usize::from(index)];
+        let shard = databases.view(index);
+        turn.set_view(shard.clone());
         let cutoff = turn.cutoff(i32::try_from(days).unwrap_or(i32::MAX)).await?;
         let (mut dropped, mut kept) = (Vec::new(), Vec::new());
         for partition in turn.partitions().await?.into_iter().filter(|partition| partition.to <= cutoff) {
@@ -96,7 +97,7 @@ impl Retention {
             tracing::info!(database = %shard.name(), partition, %reason, "kept an old event partition");
             metrics::counter!("noetl_event_partitions_kept_total", "reason" => reason.label()).increment(1);
         }
-        let executions = purge(shard, &uncovered(&turn.partitions().await?, cutoff)).await?;
+        let executions = purge(&shard, &uncovered(&turn.partitions().await?, cutoff), cutoff).await?;
         metrics::counter!("noetl_retention_executions_purged_total").increment(executions);
         turn.end().await?;
         Ok(RetentionOutcome::Done { dropped, kept, executions })
@@ -122,12 +123,12 @@ async fn drop_or_keep(
     turn.drop_partition(&judged).await
 }
 
-async fn purge(shard: &Database, ranges: &[Range<i64>]) -> Result<u64, StorageError> {
+async fn purge(shard: &View<'_>, ranges: &[Range<i64>], cutoff: i64) -> Result<u64, StorageError> {
     let mut executions = 0;
     for range in ranges {
         let mut next = range.start;
         loop {
-            let purged = retention::purge_derived(shard, next, range.end).await?;
+            let purged = retention::purge_derived(shard, next, range.end, cutoff).await?;
             executions += u64::try_from(purged.executions).unwrap_or_default();
             match purged.last {
                 Some(last) => next = last.saturating_add(1),

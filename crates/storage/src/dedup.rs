@@ -168,6 +168,43 @@ pub async fn find(cluster: &Database, scope: i64, key: &str) -> Result<Option<Cl
     cluster.run(row.fetch_optional(cluster.pool())).await
 }
 
+/// A dedup key and the execution that owns it.
+#[derive(Debug, Clone)]
+pub struct OwnedKey {
+    /// Scope of the key: the parent execution, or 0 or a negative number.
+    pub scope: i64,
+    /// The key.
+    pub key: String,
+    /// Execution that owns the key.
+    pub execution_id: i64,
+}
+
+/// Returns those of these keys (scope and key) that an execution owns, so that a request with the key starts nothing.
+/// Rows that NoETL's own server wrote count for `window_seconds`.
+#[tracing::instrument(
+    level = "debug", name = "sql.dedup.owned", skip_all,
+    fields(database = %cluster.name(), count = keys.len())
+)]
+pub async fn owned(
+    cluster: &Database,
+    keys: &[(i64, String)],
+    window_seconds: i64,
+) -> Result<Vec<OwnedKey>, StorageError> {
+    let (scopes, keys): (Vec<i64>, Vec<String>) = keys.iter().cloned().unzip();
+    let rows = sqlx::query_as!(
+        OwnedKey,
+        r#"SELECT held.subscription_id AS "scope!", held.dedup_key AS "key!", held.execution_id AS "execution_id!"
+           FROM unnest($1::bigint[], $2::text[]) AS wanted (scope, key)
+           JOIN noetl.subscription_dedup AS held ON held.subscription_id = wanted.scope AND held.dedup_key = wanted.key
+           WHERE held.state = 0 OR held.expires_at > now()
+              OR (held.expires_at IS NULL AND now() - held.seen_at < make_interval(secs => $3::bigint))"#,
+        &scopes,
+        &keys,
+        window_seconds,
+    );
+    cluster.run(rows.fetch_all(cluster.planned_for(scopes.len()))).await
+}
+
 /// Marks the reserved claims of these executions as created. Rows are locked in the same order as by [`claim`], to
 /// avoid deadlocks.
 #[tracing::instrument(

@@ -366,6 +366,10 @@ pub struct FirstEvent {
     pub execution_pool: Option<String>,
     /// Execution of which it is a rerun, in the event's meta.
     pub rerun_of: Option<i64>,
+    /// Labels in the event's meta.
+    pub labels: Option<Text>,
+    /// Caller in the event's meta.
+    pub actor: Option<String>,
     /// Tenant of the event.
     pub tenant_id: String,
     /// Organization of the event.
@@ -396,6 +400,7 @@ pub async fn heads(shard: &Database, scope: &Scope, executions: &[i64]) -> Resul
                       meta ->> 'execution_pool' AS execution_pool,
                       CASE WHEN meta ->> 'rerun_of' ~ '^\d{1,19}$' AND (meta ->> 'rerun_of')::numeric < 9223372036854775808
                            THEN (meta ->> 'rerun_of')::bigint END AS rerun_of,
+                      (meta -> 'labels')::text AS "labels: Text", meta ->> 'actor' AS actor,
                       tenant_id, organization_id
                FROM noetl.event
                WHERE execution_id = ANY($1) AND execution_id >= $3 AND execution_id <= $4 AND event_type IN (

@@ -63,6 +63,67 @@ macro_rules! along_ended {
     };
 }
 
+/// Passes a direction and the arguments of `select` for an [`EndedSource`] to the macro `$statement`. No other index has the
+/// key of one of these.
+macro_rules! along_order {
+    (@all $statement:ident, $direction:tt, $key:literal, $time:literal) => {
+        $statement!(
+            $direction,
+            kinds: "upper(status) AS status",
+            index: "end_time IS NOT NULL",
+            keys: $key,
+            start: "'' AS status",
+            kind: "kind.status",
+            while: "true",
+            values: "source.status",
+            time: $time,
+            source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
+        )
+    };
+    (@tenant $statement:ident, $direction:tt, $keys:literal, $time:literal) => {
+        $statement!(
+            $direction,
+            kinds: "tenant_id AS tenant, upper(status) AS status",
+            index: "tenant_id <> 'default' AND end_time IS NOT NULL",
+            keys: $keys,
+            start: "coalesce($6, $7) AS tenant, '' AS status",
+            kind: "kind.tenant, kind.status",
+            while: "found.tenant = coalesce($6, $7)",
+            values: "source.tenant, source.status",
+            time: $time,
+            source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
+        )
+    };
+    ($statement:ident, $direction:tt, $source:expr) => {
+        match $source {
+            EndedSource::LastEnded => $crate::execution_along::along_order!(
+                @all $statement,
+                $direction,
+                "CASE WHEN end_time IS NOT NULL THEN upper(status) END",
+                "noetl.list_time(end_time, 19)"
+            ),
+            EndedSource::TenantLastEnded => $crate::execution_along::along_order!(
+                @tenant $statement,
+                $direction,
+                "CASE WHEN end_time IS NOT NULL THEN tenant_id END, upper(status)",
+                "noetl.list_time(end_time, 20)"
+            ),
+            EndedSource::Longest => $crate::execution_along::along_order!(
+                @all $statement,
+                $direction,
+                "CASE WHEN end_time IS NULL THEN '' ELSE upper(status) END",
+                "noetl.list_time(noetl.duration_time(start_time, end_time), 21)"
+            ),
+            EndedSource::TenantLongest => $crate::execution_along::along_order!(
+                @tenant $statement,
+                $direction,
+                "CASE WHEN end_time IS NULL THEN '' ELSE tenant_id END, upper(status)",
+                "noetl.list_time(noetl.duration_time(start_time, end_time), 22)"
+            ),
+        }
+    };
+}
+
 /// Passes a direction with a window, and the arguments of `select` for the source after the window, to the macro
 /// `$statement`.
 macro_rules! along_window {
@@ -162,6 +223,43 @@ macro_rules! along {
                 values: "source.organization, source.tenant, source.status",
                 time: "noetl.list_time(start_time, 4)",
                 source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($6::text IS NULL OR tenant = $6) AND ($7::text IS NULL OR tenant = $7)) AS source",
+            ),
+            Source::Label => $statement!(
+                $direction,
+                from: [
+                    "noetl.execution_label",
+                    "noetl.execution_label JOIN LATERAL (
+                         SELECT * FROM noetl.execution WHERE execution.execution_id = execution_label.execution_id OFFSET 0
+                     ) AS execution USING (execution_id)"
+                ],
+                kinds: "label AS label, label_status AS status",
+                index: "true",
+                keys: "label, label_status",
+                start: "label, '' AS status FROM unnest($28::text[]) AS label",
+                kind: "kind.label, kind.status",
+                while: "found.label = kind.label",
+                values: "source.label, source.status",
+                time: "noetl.list_time(label_time)",
+                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
+            ),
+            Source::TenantLabel => $statement!(
+                $direction,
+                from: [
+                    "noetl.execution_label",
+                    "noetl.execution_label JOIN LATERAL (
+                         SELECT * FROM noetl.execution WHERE execution.execution_id = execution_label.execution_id OFFSET 0
+                     ) AS execution USING (execution_id)"
+                ],
+                kinds: "label_tenant AS tenant, label AS label, label_status AS status",
+                index: "label_tenant <> 'default'",
+                // No other index has this key.
+                keys: "label_tenant, CASE WHEN label_tenant <> 'default' THEN label END, label_status",
+                start: "coalesce($6, $7) AS tenant, label, '' AS status FROM unnest($28::text[]) AS label",
+                kind: "kind.tenant, kind.label, kind.status",
+                while: "found.tenant = coalesce($6, $7) AND found.label = kind.label",
+                values: "source.tenant, source.label, source.status",
+                time: "noetl.list_time(label_time, 1)",
+                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::Pool => $statement!(
                 $direction,
@@ -300,4 +398,4 @@ macro_rules! along {
     };
 }
 
-pub(super) use {along, along_ended, along_path, along_tenant_path, along_window};
+pub(super) use {along, along_ended, along_order, along_path, along_tenant_path, along_window};

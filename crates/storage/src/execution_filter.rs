@@ -4,7 +4,9 @@ use chrono::{DateTime, Utc};
 
 use super::executions::{ExecutionRow, stored_names};
 use noetl_domain::execution::Status;
+use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::ids::Id;
+use noetl_domain::labels::LabelCondition;
 
 /// Conditions of a list; an execution must meet all that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -27,6 +29,8 @@ pub struct ExecutionFilter {
     pub has_failed_steps: Option<bool>,
     /// Pools to include; default: all, and executions that name none.
     pub execution_pools: Option<Vec<String>>,
+    /// Conditions on labels, all of which must be met.
+    pub labels: Vec<LabelCondition>,
     /// Ids to include; default: all.
     pub ids: Option<Vec<Id>>,
     /// First digits of the id.
@@ -66,6 +70,7 @@ impl ExecutionFilter {
             && self.rerun_of.is_none_or(|origin| row.rerun_of == Some(origin.get()))
             && self.has_failed_steps.is_none_or(|wanted| (row.failed_steps.unwrap_or_default() > 0) == wanted)
             && is_one_of(self.execution_pools.as_ref(), row.execution_pool.as_deref())
+            && self.matches_labels(row)
             && self.ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(row.execution_id)))
             && self.id_prefix.as_deref().is_none_or(|prefix| row.execution_id.to_string().starts_with(prefix))
             && is_after(row.start_time, self.started_after)
@@ -74,6 +79,63 @@ impl ExecutionFilter {
             && is_before(row.end_time, self.ended_before)
             && self.tenant_id.as_ref().is_none_or(|tenant| *tenant == row.tenant_id)
             && self.organization_id.as_ref().is_none_or(|organization| *organization == row.organization_id)
+    }
+
+    fn matches_labels(&self, row: &ExecutionRow) -> bool {
+        if self.labels.is_empty() {
+            return true;
+        }
+        let labels = row.labels();
+        self.labels.iter().all(|condition| condition.matches(&labels))
+    }
+
+    /// Returns the name of a condition with which no index has the order, as the API names it. `None`: there is none.
+    #[must_use]
+    pub fn refused_by(&self, order: ExecutionOrder) -> Option<&'static str> {
+        let Self {
+            statuses: _,
+            paths,
+            path_prefix,
+            catalog_id,
+            parent_execution_id,
+            roots_only,
+            rerun_of,
+            has_failed_steps,
+            execution_pools,
+            labels,
+            ids,
+            id_prefix,
+            started_after,
+            started_before,
+            ended_after,
+            ended_before,
+            tenant_id: _,
+            organization_id,
+        } = self;
+        let by_duration = match order {
+            ExecutionOrder::Newest | ExecutionOrder::Oldest => return None,
+            ExecutionOrder::LastEnded => false,
+            ExecutionOrder::Longest => true,
+        };
+        let conditions = [
+            ("path", paths.is_some()),
+            ("pathPrefix", path_prefix.is_some()),
+            ("version", catalog_id.is_some()),
+            ("parentExecutionId", parent_execution_id.is_some()),
+            ("rootsOnly", *roots_only),
+            ("rerunOf", rerun_of.is_some()),
+            ("hasFailedSteps", has_failed_steps.is_some()),
+            ("executionPools", execution_pools.is_some()),
+            ("labels", !labels.is_empty()),
+            ("dedupKey", ids.is_some()),
+            ("idPrefix", id_prefix.is_some()),
+            ("startedAfter", started_after.is_some()),
+            ("startedBefore", started_before.is_some()),
+            ("endedAfter", ended_after.is_some() && by_duration),
+            ("endedBefore", ended_before.is_some() && by_duration),
+            ("organizationId", organization_id.is_some()),
+        ];
+        conditions.into_iter().find_map(|(name, is_set)| is_set.then_some(name))
     }
 
     /// Returns whether there is a condition on ids.

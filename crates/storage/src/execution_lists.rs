@@ -1,31 +1,77 @@
 //! Lists of executions and their counts, from the read model.
 
 use super::error::StorageError;
-use super::execution_along::{along, along_window};
+use super::execution_along::{along, along_order, along_window};
+use super::execution_counts::rarest;
 use super::execution_select::select;
-use super::execution_sources::{Owners, Parameters, Source, Window, id_ranges};
+use super::execution_sources::{EndedSource, Owners, Parameters, Source, Window, id_ranges};
 use super::executions::{ExecutionRow, stored_names};
 use super::view::View;
 use noetl_domain::execution::Status;
+use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::PositionRange;
 use noetl_domain::tenant::Scope;
+use plain_json::Text;
 
 pub use super::execution_filter::ExecutionFilter;
 
-/// Returns the candidates of a page in the scope, in the range's direction. A list is ordered by start time, then by id.
+/// Number of executions that meet a condition, below which a list is read along its index in any case.
+const RARE: i64 = 500;
+/// Number of executions of paths or pools, or with failed steps, up to which they are counted.
+const MAX_EXACT: i64 = 3000;
+/// Number of executions with a label or an end in a time, up to which they are counted.
+const MAX_COUNTED: i64 = 50_000;
+
+/// Returns the candidates of a page in the scope, in the range's direction. The filter must have only conditions that the
+/// order allows ([`ExecutionFilter::refused_by`]).
 #[tracing::instrument(level = "debug", name = "sql.executions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: View<'_>,
     scope: &Scope,
     filter: &ExecutionFilter,
+    order: ExecutionOrder,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    pages(&shard, Parameters::of(&shard, scope, filter, Owners::None, range)).await
+    let Some(parameters) = Parameters::of(&shard, scope, filter, Owners::None, range) else { return Ok(Vec::new()) };
+    let parameters = along_rarest(&shard, scope, parameters.in_order(order)).await?;
+    pages(&shard, Some(parameters)).await
 }
 
-/// Returns the candidates of a page for the children of each of these parents in the scope, in the range's direction. A
-/// parent that the filter excludes has none.
+/// Returns the parameters of a list that is read along the index of its rarest condition. The other conditions are
+/// compared row by row, so a page reads no more executions than meet this condition. The number has no bound if at
+/// least [`MAX_COUNTED`] executions have each label and ended in the time, and [`MAX_EXACT`] have the paths or the
+/// pool, or failed steps. Then the source is not changed. Executions of a parent, a catalog entry or an organization are
+/// read along another condition only if fewer than [`RARE`] executions meet it.
+async fn along_rarest<'a>(
+    shard: &View<'_>,
+    scope: &Scope,
+    parameters: Parameters<'a>,
+) -> Result<Parameters<'a>, StorageError> {
+    let rivals = parameters.rivals();
+    if rivals.is_empty() {
+        return Ok(parameters);
+    }
+    if let Some(rival) = rarest(shard, parameters.tenant(), &rivals, RARE).await? {
+        return Ok(parameters.along(rival));
+    }
+    if parameters.source.has_owner() {
+        return Ok(parameters);
+    }
+    if let Some((source, alone)) = parameters.exact() {
+        let counted = Parameters::of(shard, scope, &alone, Owners::None, PositionRange::newest(MAX_EXACT));
+        if counts(shard, counted).await?.iter().map(|owner| owner.count).sum::<i64>() < MAX_EXACT {
+            return Ok(Parameters { source, ..parameters });
+        }
+    }
+    match rarest(shard, parameters.tenant(), &rivals, MAX_COUNTED).await? {
+        Some(rival) => Ok(parameters.along(rival)),
+        None => Ok(parameters),
+    }
+}
+
+/// Returns the candidates of a page for the children of each of these parents in the scope, in the range's direction, by
+/// start time, then by id. A parent that the filter excludes has none.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.children", skip_all,
     fields(database = %shard.name(), count = parents.len(), first = parents.first())
@@ -105,7 +151,7 @@ async fn pages(shard: &View<'_>, parameters: Option<Parameters<'_>>) -> Result<V
                         $direction,
                         columns: r#"execution_id AS "execution_id!", catalog_id AS "catalog_id!", parent_execution_id,
                             status AS "status!", path, last_event_id, tenant_id AS "tenant_id!",
-                            organization_id AS "organization_id!", execution_pool, rerun_of, failed_steps,
+                            organization_id AS "organization_id!", execution_pool, rerun_of, failed_steps, labels::text AS "labels: Text",
                             CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                             CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time"#,
                         rest: "",
@@ -117,11 +163,13 @@ async fn pages(shard: &View<'_>, parameters: Option<Parameters<'_>>) -> Result<V
                 .await
         };
     }
-    match (parameters.window(), parameters.range.descending) {
-        (Some(window), true) => along_window!(selected, (page " DESC"), window, parameters.source),
-        (Some(window), false) => along_window!(selected, (page ""), window, parameters.source),
-        (None, true) => along!(selected, (page " DESC"), parameters.source),
-        (None, false) => along!(selected, (page ""), parameters.source),
+    match (parameters.ended, parameters.window(), parameters.range.descending) {
+        (Some(ended), _, true) => along_order!(selected, (page " DESC"), ended),
+        (Some(ended), _, false) => along_order!(selected, (page ""), ended),
+        (None, Some(window), true) => along_window!(selected, (page " DESC"), window, parameters.source),
+        (None, Some(window), false) => along_window!(selected, (page ""), window, parameters.source),
+        (None, None, true) => along!(selected, (page " DESC"), parameters.source),
+        (None, None, false) => along!(selected, (page ""), parameters.source),
     }
 }
 
@@ -157,8 +205,10 @@ pub struct OwnerCount {
 /// Counts executions in the scope, up to `limit`.
 #[tracing::instrument(level = "debug", name = "sql.executions.count", skip_all, fields(database = %shard.name()))]
 pub async fn count(shard: View<'_>, scope: &Scope, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
-    let counts =
-        counts(&shard, Parameters::of(&shard, scope, filter, Owners::None, PositionRange::newest(limit))).await?;
+    let parameters = Parameters::of(&shard, scope, filter, Owners::None, PositionRange::newest(limit));
+    let Some(parameters) = parameters else { return Ok(0) };
+    let parameters = along_rarest(&shard, scope, parameters).await?;
+    let counts = counts(&shard, Some(parameters)).await?;
     Ok(counts.iter().map(|owner| owner.count).sum())
 }
 
@@ -254,6 +304,7 @@ pub async fn stats(
 ) -> Result<Vec<GroupCount>, StorageError> {
     let parameters = Parameters::of(&shard, scope, filter, Owners::None, PositionRange::newest(limit));
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
+    let parameters = along_rarest(&shard, scope, parameters).await?;
     macro_rules! counted {
         ($direction:tt, $($source:tt)*) => {
             shard
@@ -265,7 +316,7 @@ pub async fn stats(
                         columns: r#"status, path, count AS "count!" FROM (
                             SELECT upper(status) AS status, path, grouping(upper(status)) AS by_path, count(*) AS count,
                                    row_number() OVER (PARTITION BY grouping(upper(status)) ORDER BY count(*) DESC, path) AS place"#,
-                        rest: "GROUP BY GROUPING SETS ((upper(status)), (path))) AS counted WHERE by_path = 0 OR place <= $27",
+                        rest: "GROUP BY GROUPING SETS ((upper(status)), (path))) AS counted WHERE by_path = 0 OR place <= $29",
                         arguments: [paths],
                         $($source)*
                     )

@@ -1,9 +1,10 @@
 //! Reads of the list of executions along indexes.
 //!
-//! Each index of a list begins with columns that conditions compare, and ends with the order of the list: start time,
-//! then id. A *kind* is a distinct combination of the first columns. A statement finds the kinds that meet the
-//! conditions, with one descent of the index for each. Then it reads a page of each kind along the index, and merges the
-//! pages. So its cost does not depend on the number of executions that do not meet the conditions.
+//! Each index of a list begins with columns that conditions compare, and ends with the order of the list: a time, then
+//! id. A *kind* is a distinct combination of the first columns. A statement finds the kinds that meet the conditions,
+//! with one descent of the index for each. Then it reads a page of each kind along the index, and merges the pages. So
+//! its cost does not depend on the number of executions that do not meet the conditions. The indexes are those of
+//! `noetl.execution`, and those of `noetl.execution_label`, which is joined with the executions.
 //!
 //! The planner must use this index with any statistics of the table:
 //!
@@ -14,14 +15,15 @@
 
 /// Expands to the statement of a source, which is given by the last arguments. It selects `columns` of the executions
 /// that meet the conditions and are in the range, up to the limit for each owner, and ends with `rest`. The parameters 1
-/// to 26 are those of [`Parameters`](super::execution_sources::Parameters); those of `rest` follow. The first argument
+/// to 28 are those of [`Parameters`](super::execution_sources::Parameters); those of `rest` follow. The first argument
 /// is the macro of sqlx with its result type. The direction is `(page "")` for a page of the oldest executions,
 /// `(page " DESC")` for one of the newest, and `(any " DESC")` for executions that are only counted. Behind it, in the same
 /// parentheses, can be a window: its values, its condition, and the column of its index with the time. A window has 1,000
 /// executions from where the page begins. The source is read only if the window neither fills the page nor is the whole
 /// range.
 ///
-/// A source with kinds has the columns of a kind, the condition of the partial index, the first columns of the index, a
+/// A source with kinds has, if its index is not of `noetl.execution`, the table of the index and this table joined with
+/// the executions. It has the columns of a kind, the condition of the partial index, the first columns of the index, a
 /// kind before the first one, the values of a kind, the condition that the last kind meets, the values of a kind that
 /// meets the conditions, the column of the index with the time, the kinds that meet the conditions, and the bounds in the
 /// kind, if they differ from those of the range.
@@ -45,6 +47,7 @@ macro_rules! select {
              AND ($24::text[] IS NULL OR execution_pool = ANY($24))
              AND ($25::bigint IS NULL OR rerun_of = $25)
              AND ($26::boolean IS NULL OR (coalesce(failed_steps, 0) > 0) = $26)
+             AND ($28::text[] IS NULL OR labels @@ $27::text::jsonpath)
              AND ($11::timestamptz IS NULL OR end_time >= $11)
              AND ($12::timestamptz IS NULL OR end_time < $12)
              AND ($13::bigint[] IS NULL OR execution_id = ANY($13))
@@ -65,8 +68,21 @@ macro_rules! select {
     ) => {
         $crate::execution_select::select!(
             @filters $filters, $query!($($row)?), $parameters, $direction, columns: $columns, rest: $rest, arguments: $arguments,
-            kinds: $kinds, index: $index, keys: $keys, start: $start, kind: $kind, while: $while, values: $values, time: $time,
-            source: $source, above: "$16, $17", below: "$18, $19"
+            from: ["noetl.execution", "noetl.execution"], kinds: $kinds, index: $index, keys: $keys, start: $start,
+            kind: $kind, while: $while, values: $values, time: $time, source: $source, above: "$16, $17", below: "$18, $19"
+        )
+    };
+    (
+        @filters $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $direction:tt, columns: $columns:literal, rest: $rest:literal,
+        arguments: $arguments:tt,
+        from: $from:tt, kinds: $kinds:literal, index: $index:literal, keys: $keys:literal,
+        start: $start:literal, kind: $kind:literal, while: $while:literal,
+        values: $values:literal, time: $time:literal, source: $source:literal $(,)?
+    ) => {
+        $crate::execution_select::select!(
+            @filters $filters, $query!($($row)?), $parameters, $direction, columns: $columns, rest: $rest, arguments: $arguments,
+            from: $from, kinds: $kinds, index: $index, keys: $keys, start: $start, kind: $kind, while: $while, values: $values,
+            time: $time, source: $source, above: "$16, $17", below: "$18, $19"
         )
     };
     (
@@ -77,23 +93,36 @@ macro_rules! select {
         values: $values:literal, time: $time:literal, source: $source:literal, above: $above:literal, below: $below:literal $(,)?
     ) => {
         $crate::execution_select::select!(
+            @filters $filters, $query!($($row)?), $parameters, $direction, columns: $columns, rest: $rest, arguments: $arguments,
+            from: ["noetl.execution", "noetl.execution"], kinds: $kinds, index: $index, keys: $keys, start: $start,
+            kind: $kind, while: $while, values: $values, time: $time, source: $source, above: $above, below: $below
+        )
+    };
+    (
+        @filters $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $direction:tt, columns: $columns:literal, rest: $rest:literal,
+        arguments: $arguments:tt,
+        from: [$table:literal, $executions:literal], kinds: $kinds:literal, index: $index:literal, keys: $keys:literal,
+        start: $start:literal, kind: $kind:literal, while: $while:literal,
+        values: $values:literal, time: $time:literal, source: $source:literal, above: $above:literal, below: $below:literal
+    ) => {
+        $crate::execution_select::select!(
             @directed $direction, $filters, $query!($($row)?), $parameters, $columns, $rest, $arguments,
             kinds: [
                 "WITH RECURSIVE kind AS (
                      SELECT found.* FROM (SELECT " $start " OFFSET 0) AS kind CROSS JOIN LATERAL (
-                         SELECT " $kinds " FROM noetl.execution
+                         SELECT " $kinds " FROM " $table "
                          WHERE " $index " AND (" $keys ") >= (" $kind ") ORDER BY " $keys " LIMIT 1
                      ) AS found WHERE " $while "
                      UNION ALL
                      SELECT found.* FROM kind CROSS JOIN LATERAL (
-                         SELECT " $kinds " FROM noetl.execution
+                         SELECT " $kinds " FROM " $table "
                          WHERE " $index " AND (" $keys ") > (" $kind ") ORDER BY " $keys " LIMIT 1
                      ) AS found WHERE " $while "
                  ) "
             ],
             source: $source,
             rows: [
-                $index " AND (" $keys ") = (" $values ") AND (" $time ", execution_id) > (" $above ")
+                $executions " WHERE " $index " AND (" $keys ") = (" $values ") AND (" $time ", execution_id) > (" $above ")
                  AND (" $time ", execution_id) < (" $below ") AND " $filters
             ],
             time: $time
@@ -108,7 +137,7 @@ macro_rules! select {
             @directed $direction, $filters, $query!($($row)?), $parameters, $columns, $rest, $arguments,
             kinds: [""], source: $source,
             rows: [
-                $rows " AND (" $time ", execution_id) > ($16, $17) AND (" $time ", execution_id) < ($18, $19) AND " $filters
+                "noetl.execution WHERE " $rows " AND (" $time ", execution_id) > ($16, $17) AND (" $time ", execution_id) < ($18, $19) AND " $filters
             ],
             time: $time
         )
@@ -184,13 +213,13 @@ macro_rules! select {
                 SELECT owner.id AS owner, execution.* FROM unnest($20::bigint[]) AS owner (id) CROSS JOIN LATERAL ("
             $($kinds)+ "SELECT execution.* FROM (
                     SELECT source.* FROM " $source " CROSS JOIN LATERAL (
-                        SELECT start_time, execution_id FROM noetl.execution WHERE " $($rows)+ "
+                        SELECT " $time " AS moment, execution_id FROM " $($rows)+ "
                         ORDER BY " $time $order ", execution_id" $order " LIMIT 1
-                    ) AS first ORDER BY noetl.list_time(start_time)" $order ", execution_id" $order " LIMIT $21
+                    ) AS first ORDER BY first.moment" $order ", execution_id" $order " LIMIT $21
                 ) AS source CROSS JOIN LATERAL (
-                    SELECT * FROM noetl.execution WHERE " $($rows)+ "
+                    SELECT * FROM " $($rows)+ "
                     ORDER BY " $time $order ", execution_id" $order " LIMIT $21
-                ) AS execution ORDER BY noetl.list_time(start_time)" $order ", execution_id" $order " LIMIT $21
+                ) AS execution ORDER BY " $time $order ", execution_id" $order " LIMIT $21
             ) AS execution " $after "
             ) AS execution " $rest
         )
@@ -205,7 +234,7 @@ macro_rules! select {
             $($before)+ "SELECT " $columns " FROM (
                 SELECT owner.id AS owner, execution.* FROM unnest($20::bigint[]) AS owner (id) CROSS JOIN LATERAL ("
             $($kinds)+ "SELECT execution.* FROM " $source " CROSS JOIN LATERAL (
-                    SELECT * FROM noetl.execution WHERE " $($rows)+ "
+                    SELECT * FROM " $($rows)+ "
                     ORDER BY " $time $order ", execution_id" $order " LIMIT $21
                 ) AS execution LIMIT $21
             ) AS execution " $after "
@@ -242,6 +271,8 @@ macro_rules! select {
             $parameters.pools.as_deref() as Option<&[&str]>,
             $parameters.filter.rerun_of.map(Id::get),
             $parameters.filter.has_failed_steps,
+            $parameters.label_path,
+            $parameters.label_entries.as_deref(),
             $($argument,)*
         )
     };

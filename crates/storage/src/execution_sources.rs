@@ -2,9 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
 use super::execution_filter::ExecutionFilter;
 use super::executions::stored_names;
 use super::view::View;
+use noetl_domain::execution_order::ExecutionOrder;
+use noetl_domain::labels::LabelCondition;
 use noetl_domain::list_position::{ListPosition, PositionRange};
 use noetl_domain::tenant::Scope;
 
@@ -32,6 +37,10 @@ pub(super) enum Source {
     Path,
     /// Tenant, path and status.
     TenantPath,
+    /// Label and status.
+    Label,
+    /// Tenant, label and status.
+    TenantLabel,
     /// Pool and status.
     Pool,
     /// Tenant, pool and status.
@@ -56,15 +65,35 @@ pub(super) enum Source {
     Time,
 }
 
+/// Index along which executions that have ended are read in an order of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EndedSource {
+    /// Status, by end time.
+    LastEnded,
+    /// Tenant and status, by end time.
+    TenantLastEnded,
+    /// Status, by duration.
+    Longest,
+    /// Tenant and status, by duration.
+    TenantLongest,
+}
+
 /// Values of a statement's parameters.
 pub(super) struct Parameters<'a> {
     pub(super) filter: &'a ExecutionFilter,
     pub(super) source: Source,
+    /// Source of a list of executions that have ended, in place of `source`.
+    pub(super) ended: Option<EndedSource>,
     /// Tenant of the scope.
     pub(super) own: Option<&'a str>,
     pub(super) statuses: Option<Vec<String>>,
     pub(super) paths: Option<Vec<&'a str>>,
     pub(super) pools: Option<Vec<&'a str>>,
+    /// Predicate that the labels of a row must meet, as a JSON path; `None`: there is no condition.
+    pub(super) label_path: Option<String>,
+    /// Entries of `noetl.execution_label` along which the sources of labels are read: those of one condition; `None`:
+    /// there is no condition.
+    pub(super) label_entries: Option<Vec<String>>,
     pub(super) ids: Option<Vec<i64>>,
     /// First ids of the ranges that have the prefix.
     pub(super) lows: Option<Vec<i64>>,
@@ -103,7 +132,6 @@ impl<'a> Parameters<'a> {
         if shard.is_empty() || (own.is_some() && wanted.is_some() && own != wanted) {
             return None;
         }
-        let is_indexed = |name: &str| name != DEFAULT;
         let by_tenant = own.or(wanted).is_some_and(is_indexed);
         let entry = if by_tenant { Source::TenantEntry } else { Source::Entry };
         let (source, owners) = match owners {
@@ -126,10 +154,13 @@ impl<'a> Parameters<'a> {
         Some(Self {
             filter,
             source,
+            ended: None,
             own,
             statuses: filter.statuses.as_ref().map(|wanted| stored_names(wanted)),
             paths: filter.paths.as_deref().map(distinct),
             pools: filter.execution_pools.as_deref().map(distinct),
+            label_path: label_path(&filter.labels),
+            label_entries: filter.labels.first().map(entries_of),
             ids: filter.ids.as_ref().map(|ids| ids.iter().map(|id| id.get()).collect()),
             lows,
             highs,
@@ -137,6 +168,72 @@ impl<'a> Parameters<'a> {
             owners,
             held: shard.held(),
         })
+    }
+
+    /// Returns the parameters of a list in an order. The filter must have only conditions that the order allows.
+    pub(super) fn in_order(self, order: ExecutionOrder) -> Self {
+        let by_tenant = self.tenant().is_some();
+        let (ended, range) = match order {
+            ExecutionOrder::Newest | ExecutionOrder::Oldest => return self,
+            ExecutionOrder::LastEnded => {
+                let source = if by_tenant { EndedSource::TenantLastEnded } else { EndedSource::LastEnded };
+                (source, between(self.range, self.filter.ended_after, self.filter.ended_before))
+            }
+            ExecutionOrder::Longest => {
+                (if by_tenant { EndedSource::TenantLongest } else { EndedSource::Longest }, self.range)
+            }
+        };
+        Self { ended: Some(ended), range, ..self }
+    }
+
+    /// Returns the conditions whose executions are counted before the list is read along the index of the rarest one.
+    /// Empty: the source is certain.
+    pub(super) fn rivals(&self) -> Vec<Rival> {
+        if self.ended.is_some() || self.source.is_given() {
+            return Vec::new();
+        }
+        let filter = self.filter;
+        let mut rivals: Vec<Rival> = filter.labels.iter().map(|label| Rival::Label(entries_of(label))).collect();
+        if let (Some(from), Some(until)) = (filter.ended_after, filter.ended_before) {
+            rivals.push(Rival::Ended(from, until));
+        }
+        match rivals.as_slice() {
+            [only] if self.exact().is_none() && only.source(self.tenant()) == self.source => Vec::new(),
+            _ => rivals,
+        }
+    }
+
+    /// Returns the source of the condition that names values of an indexed column, and a filter with this condition
+    /// alone; `None`: there is no such condition.
+    pub(super) fn exact(&self) -> Option<(Source, ExecutionFilter)> {
+        let filter = self.filter;
+        let source = exact_source(filter, self.tenant().is_some())?;
+        let is_of = |one, of_tenant| source == one || source == of_tenant;
+        let alone = ExecutionFilter {
+            has_failed_steps: filter.has_failed_steps.filter(|_| is_of(Source::FailedSteps, Source::TenantFailedSteps)),
+            paths: filter.paths.clone().filter(|_| is_of(Source::Path, Source::TenantPath)),
+            execution_pools: filter.execution_pools.clone().filter(|_| is_of(Source::Pool, Source::TenantPool)),
+            statuses: filter.statuses.clone(),
+            started_after: filter.started_after,
+            started_before: filter.started_before,
+            tenant_id: filter.tenant_id.clone(),
+            ..ExecutionFilter::default()
+        };
+        Some((source, alone))
+    }
+
+    /// Returns the parameters of the same list, read along the index of a condition.
+    pub(super) fn along(self, rival: &Rival) -> Self {
+        let source = rival.source(self.tenant());
+        match rival {
+            Rival::Label(entries) => Self { source, label_entries: Some(entries.clone()), ..self },
+            Rival::Ended(..) => Self { source, ..self },
+        }
+    }
+
+    /// Returns the tenant whose executions are wanted, if the indexes on tenants have it.
+    pub(super) fn tenant(&self) -> Option<&str> {
+        self.own.or(self.filter.tenant_id.as_deref()).filter(|tenant| is_indexed(tenant))
     }
 
     /// Returns the window that is read before the source, if the source may have many kinds.
@@ -154,6 +251,39 @@ impl<'a> Parameters<'a> {
     }
 }
 
+/// Condition whose executions are counted along its index, without reading them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Rival {
+    /// Entries of `noetl.execution_label` that meet a condition on a label.
+    Label(Vec<String>),
+    /// Bounds of the end time: from the first one until before the second one.
+    Ended(DateTime<Utc>, DateTime<Utc>),
+}
+
+impl Rival {
+    /// Returns the source that is read along the condition.
+    fn source(&self, tenant: Option<&str>) -> Source {
+        match (self, tenant) {
+            (Self::Label(_), None) => Source::Label,
+            (Self::Label(_), Some(_)) => Source::TenantLabel,
+            (Self::Ended(..), None) => Source::Ended,
+            (Self::Ended(..), Some(_)) => Source::TenantEnded,
+        }
+    }
+}
+
+impl Source {
+    /// Returns whether the source has few executions: those with the ids, or the reruns of one execution.
+    const fn is_given(self) -> bool {
+        matches!(self, Self::Ids | Self::IdRanges | Self::Rerun)
+    }
+
+    /// Returns whether a parent, a catalog entry or an organization gives the source.
+    pub(super) const fn has_owner(self) -> bool {
+        matches!(self, Self::Parent | Self::Entry | Self::TenantEntry | Self::Organization)
+    }
+}
+
 /// Index along which the first executions of a range are read, before the kinds of a source are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Window {
@@ -165,17 +295,36 @@ pub(super) enum Window {
     TenantStatus,
 }
 
-/// Returns the source for a filter without ids, owners and organization.
-fn by_values(filter: &ExecutionFilter, by_tenant: bool) -> Source {
-    let of = |of_tenant, of_all| if by_tenant { of_tenant } else { of_all };
+/// Returns the source of the condition of a filter that names values of an indexed column.
+fn exact_source(filter: &ExecutionFilter, by_tenant: bool) -> Option<Source> {
+    let of = |of_tenant, of_all| Some(if by_tenant { of_tenant } else { of_all });
     if filter.has_failed_steps == Some(true) {
         of(Source::TenantFailedSteps, Source::FailedSteps)
-    } else if filter.paths.is_some() || filter.path_prefix.is_some() {
+    } else if filter.paths.is_some() {
         of(Source::TenantPath, Source::Path)
-    } else if filter.ended_after.is_some() || filter.ended_before.is_some() {
-        of(Source::TenantEnded, Source::Ended)
     } else if filter.execution_pools.is_some() {
         of(Source::TenantPool, Source::Pool)
+    } else {
+        None
+    }
+}
+
+/// Returns the source for a filter without ids, owners and organization, if no condition is known to be rare.
+fn by_values(filter: &ExecutionFilter, by_tenant: bool) -> Source {
+    let of = |of_tenant, of_all| if by_tenant { of_tenant } else { of_all };
+    let has_end = filter.ended_after.is_some() || filter.ended_before.is_some();
+    match exact_source(filter, by_tenant) {
+        // A pool has most of the executions that ended at any time.
+        Some(Source::Pool | Source::TenantPool) if has_end => {}
+        Some(source) => return source,
+        None => {}
+    }
+    if !filter.labels.is_empty() {
+        of(Source::TenantLabel, Source::Label)
+    } else if filter.path_prefix.is_some() {
+        of(Source::TenantPath, Source::Path)
+    } else if has_end {
+        of(Source::TenantEnded, Source::Ended)
     } else if filter.roots_only {
         of(Source::TenantRoot, Source::Root)
     } else if by_tenant {
@@ -185,6 +334,34 @@ fn by_values(filter: &ExecutionFilter, by_tenant: bool) -> Source {
     } else {
         Source::Time
     }
+}
+
+/// Returns the entries of the index of labels that meet a condition: the name, or the name with a value.
+fn entries_of(condition: &LabelCondition) -> Vec<String> {
+    let name = &condition.name;
+    match &condition.values {
+        None => vec![name.clone()],
+        Some(values) => distinct(values).into_iter().map(|value| format!("{name}={value}")).collect(),
+    }
+}
+
+/// Returns the predicate that the labels of an execution must meet, as a JSON path; `None`: there is no condition.
+fn label_path(conditions: &[LabelCondition]) -> Option<String> {
+    // The texts of JSON are those of a path too.
+    let quoted = |text: &str| Value::from(text).to_string();
+    let predicate = |condition: &LabelCondition| {
+        let label = format!("$.{}", quoted(&condition.name));
+        match &condition.values {
+            None => format!("exists({label})"),
+            Some(values) if values.is_empty() => "1 == 2".to_owned(),
+            Some(values) => {
+                let equal: Vec<String> = values.iter().map(|value| format!("{label} == {}", quoted(value))).collect();
+                format!("({})", equal.join(" || "))
+            }
+        }
+    };
+    let predicates: Vec<String> = conditions.iter().map(predicate).collect();
+    (!predicates.is_empty()).then(|| predicates.join(" && "))
 }
 
 /// Returns each text once.
@@ -210,12 +387,21 @@ pub(super) fn id_ranges(digits: &str) -> Vec<(i64, i64)> {
 impl ExecutionFilter {
     /// Returns the part of a range in which executions that meet the conditions can be.
     fn within(&self, range: PositionRange) -> PositionRange {
-        let after = self.started_after.map(|at| ListPosition { at, id: i64::MIN });
-        let before = self.started_before.map(|at| ListPosition { at, id: i64::MIN });
-        PositionRange {
-            above: after.map_or(range.above, |bound| bound.max(range.above)),
-            below: before.map_or(range.below, |bound| bound.min(range.below)),
-            ..range
-        }
+        between(range, self.started_after, self.started_before)
     }
+}
+
+/// Returns the part of a range from one time until before another one.
+fn between(range: PositionRange, from: Option<DateTime<Utc>>, until: Option<DateTime<Utc>>) -> PositionRange {
+    let bound = |at| ListPosition { at, id: i64::MIN };
+    PositionRange {
+        above: from.map_or(range.above, |at| bound(at).max(range.above)),
+        below: until.map_or(range.below, |at| bound(at).min(range.below)),
+        ..range
+    }
+}
+
+/// Returns whether the indexes on tenants and on organizations have the rows with this name.
+fn is_indexed(name: &str) -> bool {
+    name != DEFAULT
 }

@@ -15,9 +15,12 @@ use super::pools::Database;
 use super::snapshots::Projected;
 use super::view::View;
 use noetl_domain::execution::{Creation, Status, ended_by};
+use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
+use noetl_domain::labels::Labels;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::tenant::Scope;
+use plain_json::Text;
 
 /// Row of the read model for lists.
 #[derive(Debug, Clone)]
@@ -48,13 +51,27 @@ pub struct ExecutionRow {
     pub rerun_of: Option<i64>,
     /// Number of failed steps; `None` on rows that other programs wrote.
     pub failed_steps: Option<i32>,
+    /// Labels as JSON; `None`: there are none.
+    pub labels: Option<Text>,
 }
 
 impl ExecutionRow {
-    /// Returns the position in lists.
+    /// Returns the position in lists that are ordered by start time.
     #[must_use]
     pub fn position(&self) -> ListPosition {
         ListPosition::new(self.start_time, self.execution_id)
+    }
+
+    /// Returns the position in lists with an order.
+    #[must_use]
+    pub fn position_in(&self, order: ExecutionOrder) -> ListPosition {
+        order.position(self.start_time, self.end_time, self.execution_id)
+    }
+
+    /// Returns the labels.
+    #[must_use]
+    pub fn labels(&self) -> Labels {
+        self.labels.as_ref().map(|labels| Labels::read(&labels.read())).unwrap_or_default()
     }
 
     /// Returns the row with the status, the end time and the number of failed steps of a state.
@@ -82,6 +99,7 @@ impl ExecutionRow {
             execution_pool: creation.pool.clone(),
             rerun_of: creation.rerun_of.map(Id::get),
             failed_steps: Some(0),
+            labels: stored_labels(&creation.labels),
         }
     }
 
@@ -106,9 +124,15 @@ impl ExecutionRow {
                 execution_pool: started.and_then(|start| start.execution_pool.clone()),
                 rerun_of: started.and_then(|start| start.rerun_of).map(Id::get),
                 failed_steps: Some(state.failed_steps()),
+                labels: started.and_then(|start| stored_labels(&start.labels)),
             }
         })
     }
+}
+
+/// Returns labels as the rows have them.
+fn stored_labels(labels: &Labels) -> Option<Text> {
+    labels.to_stored().map(|labels| Text::or_error_value(&labels.to_string()))
 }
 
 /// An execution that was created.
@@ -208,20 +232,21 @@ async fn create_rows(
     let organizations: Vec<String> = creations.iter().map(|one| one.tenancy.organization_id.clone()).collect();
     let pools: Vec<Option<String>> = creations.iter().map(|one| one.pool.clone()).collect();
     let origins: Vec<Option<i64>> = creations.iter().map(|one| one.rerun_of.map(Id::get)).collect();
+    let labels: Vec<Option<Value>> = creations.iter().map(|one| one.labels.to_stored()).collect();
     let statement = sqlx::query_as!(
         Created,
         r#"WITH input AS (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::jsonb[],
                                   $7::jsonb[], $8::text[], $9::jsonb[], $10::text[], $11::text[], $14::text[],
-                                  $15::bigint[]) WITH ORDINALITY
+                                  $15::bigint[], $16::jsonb[]) WITH ORDINALITY
                  AS t (execution_id, event_id, catalog_id, parent, path, context, meta, subject, command, tenant_id,
-                       organization_id, pool, rerun_of, position)
+                       organization_id, pool, rerun_of, labels, position)
          ), created AS (
              INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path,
                                           last_event_type, last_node_name, last_event_id, start_time, tenant_id,
-                                          organization_id, execution_pool, rerun_of, failed_steps)
+                                          organization_id, execution_pool, rerun_of, failed_steps, labels)
              SELECT execution_id, catalog_id, parent, 'PENDING', path, 'playbook_started', path, event_id, now(),
-                    tenant_id, organization_id, pool, rerun_of, 0
+                    tenant_id, organization_id, pool, rerun_of, 0, labels
              FROM input
              WHERE $12 OR execution_id >> 22 >= (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $13
              ON CONFLICT (execution_id) DO NOTHING
@@ -254,6 +279,7 @@ async fn create_rows(
         (EPOCH_UNIX_MS + u64::try_from(NEW_FOR.as_millis()).unwrap_or(u64::MAX)).cast_signed(),
         &pools as &[Option<String>],
         &origins as &[Option<i64>],
+        &labels as &[Option<Value>],
     );
     statement.fetch_all(executor).await
 }
@@ -304,11 +330,11 @@ async fn existing(executor: impl Executor<'_, Database = Postgres>, creations: &
 pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<ExecutionRow>, StorageError> {
     let rows = sqlx::query_as!(
         ExecutionRow,
-        "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
-                  execution_pool, rerun_of, failed_steps,
+        r#"SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
+                  execution_pool, rerun_of, failed_steps, labels::text AS "labels: Text",
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
-         FROM noetl.execution WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)",
+         FROM noetl.execution WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)"#,
         ids,
         scope.tenant(),
     );

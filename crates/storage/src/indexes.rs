@@ -39,6 +39,20 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "(upper(status), noetl.duration_class(start_time, end_time), noetl.list_time(start_time, 7), execution_id)
          WHERE end_time IS NOT NULL",
     ),
+    (
+        "execution_last_ended_idx",
+        "noetl.execution",
+        "((CASE WHEN end_time IS NOT NULL THEN upper(status) END), noetl.list_time(end_time, 19), execution_id)
+         WHERE end_time IS NOT NULL",
+    ),
+    (
+        "execution_longest_idx",
+        "noetl.execution",
+        "((CASE WHEN end_time IS NULL THEN '' ELSE upper(status) END),
+          noetl.list_time(noetl.duration_time(start_time, end_time), 21), execution_id) WHERE end_time IS NOT NULL",
+    ),
+    // For the history of executions.
+    ("execution_end_idx", "noetl.execution", "(end_time) WHERE end_time IS NOT NULL"),
     ("execution_status_time_idx", "noetl.execution", "(upper(status), noetl.list_time(start_time, 9), execution_id)"),
     (
         "execution_root_idx",
@@ -64,7 +78,14 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "(rerun_of, tenant_id, upper(status), noetl.list_time(start_time, 16), execution_id)
          WHERE rerun_of IS NOT NULL",
     ),
+    ("execution_label_idx", "noetl.execution_label", "(label, label_status, noetl.list_time(label_time), execution_id)"),
     // For lists of a tenant or of an organization. They are empty in a deployment that names none.
+    (
+        "execution_label_tenant_idx",
+        "noetl.execution_label",
+        "(label_tenant, (CASE WHEN label_tenant <> 'default' THEN label END), label_status,
+          noetl.list_time(label_time, 1), execution_id) INCLUDE (label) WHERE label_tenant <> 'default'",
+    ),
     (
         "execution_tenant_root_idx",
         "noetl.execution",
@@ -112,6 +133,19 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "execution_tenant_status_idx",
         "noetl.execution",
         "(tenant_id, upper(status), noetl.list_time(start_time, 10), execution_id) WHERE tenant_id <> 'default'",
+    ),
+    (
+        "execution_tenant_last_ended_idx",
+        "noetl.execution",
+        "((CASE WHEN end_time IS NOT NULL THEN tenant_id END), upper(status), noetl.list_time(end_time, 20), execution_id)
+         WHERE tenant_id <> 'default' AND end_time IS NOT NULL",
+    ),
+    (
+        "execution_tenant_longest_idx",
+        "noetl.execution",
+        "((CASE WHEN end_time IS NULL THEN '' ELSE tenant_id END), upper(status),
+          noetl.list_time(noetl.duration_time(start_time, end_time), 22), execution_id)
+         WHERE tenant_id <> 'default' AND end_time IS NOT NULL",
     ),
     // For lists of the catalog. The collation makes the paths with a prefix a range.
     ("catalog_path_idx", "noetl.catalog", "((path COLLATE \"C\"), version)"),

@@ -8,13 +8,16 @@
 //!
 //! Rows of buckets that belong to another shard do not keep a partition: the other shard has them. Rows that are copied to
 //! a shard have a transaction id that every snapshot sees, so a move holds the lock of the retention on both shards.
+//!
+//! The history of executions outlives them: the row of an execution is deleted only when the hours of its start and its end
+//! are counted, and in the same statement these hours become final, so they are not computed again.
 
 use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::error::{DENIED, StorageError};
+use super::execution_history_close::DAYS_COUNTED;
 use super::partitions::{self, Partition};
-use super::pools::Database;
 use super::snapshots::AGGREGATE;
 use super::view::View;
 use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
@@ -54,6 +57,9 @@ pub enum KeepReason {
     /// A log in it has a recent event. Logs may grow long after the time in their id.
     #[error("it holds an event of log {0} that is younger than the retention")]
     YoungEvent(i64),
+    /// The history of executions does not count all its executions.
+    #[error("it holds the log of an execution that the history of executions does not count yet")]
+    HistoryBehind,
     /// An event was inserted after the check began.
     #[error("events were written to it after its check began")]
     JustWritten,
@@ -82,6 +88,7 @@ impl KeepReason {
             Self::LiveSubscription(_) => "live_subscription",
             Self::RunningExecution(_) => "running_execution",
             Self::YoungEvent(_) => "young_event",
+            Self::HistoryBehind => "history_behind",
             Self::JustWritten => "just_written",
             Self::Busy => "busy",
             Self::SlowCheck => "slow_check",
@@ -183,6 +190,9 @@ impl<'a> Turn<'a> {
             }
             if let Some(id) = running_execution(connection, &partition, self.shard.held()).await? {
                 return Ok(Err(KeepReason::RunningExecution(id)));
+            }
+            if uncounted_execution(connection, &partition, cutoff, &self.shard.buckets()).await? {
+                return Ok(Err(KeepReason::HistoryBehind));
             }
             // The last check, as it reads the whole partition.
             if let Some(id) = young_event(connection, &partition, cutoff).await? {
@@ -347,7 +357,6 @@ async fn running_execution(
 /// Returns a log with an event that is younger than the retention by its id or by its time. Both are checked, since
 /// workers make their own ids.
 async fn young_event(connection: &mut PgConnection, partition: &Partition, cutoff: i64) -> sqlx::Result<Option<i64>> {
-    let unix_ms = EPOCH_UNIX_MS.saturating_add(Id::new(cutoff).millis());
     sqlx::query_scalar!(
         r#"SELECT execution_id FROM noetl.event
            WHERE execution_id >= $1 AND execution_id < $2
@@ -356,27 +365,85 @@ async fn young_event(connection: &mut PgConnection, partition: &Partition, cutof
         partition.from,
         partition.to,
         cutoff,
-        i64::try_from(unix_ms).unwrap_or(i64::MAX),
+        unix_ms(cutoff),
     )
     .fetch_optional(connection)
     .await
 }
 
+/// Returns whether an execution has a time before the retention that the history will count, and has not counted. Reads no
+/// execution while the history is counted up to there.
+async fn uncounted_execution(
+    connection: &mut PgConnection,
+    partition: &Partition,
+    cutoff: i64,
+    buckets: &[u8],
+) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+               SELECT FROM (
+                   SELECT greatest(final_to, CASE WHEN held = $4::bytea THEN closed_to END,
+                                   now() - make_interval(days => $5)) AS counted_to,
+                          to_timestamp($3::bigint / 1000) AS young_from
+                   FROM noetl.execution_history_progress
+               ) AS progress
+               CROSS JOIN LATERAL (
+                   SELECT FROM noetl.execution
+                   WHERE counted_to < young_from AND execution_id >= $1 AND execution_id < $2
+                     AND ((start_time >= counted_to AND start_time < young_from)
+                          OR (end_time >= counted_to AND end_time < young_from))
+                   LIMIT 1
+               ) AS execution
+           ) AS "uncounted!""#,
+        partition.from,
+        partition.to,
+        unix_ms(cutoff),
+        buckets,
+        DAYS_COUNTED,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Returns the time in an id in milliseconds since 1970.
+fn unix_ms(id: i64) -> i64 {
+    i64::try_from(EPOCH_UNIX_MS.saturating_add(Id::new(id).millis())).unwrap_or(i64::MAX)
+}
+
 /// Deletes the rows derived from dropped logs, for the first executions in a range of ids: the row of the read model,
-/// the snapshot, and the published outbox rows.
+/// the snapshot, and the published outbox rows. Makes the hours of these executions final. Executions with a start or an end
+/// since `cutoff` are kept, because those hours can be computed again. If the history has not counted one of the hours, or
+/// has a late change of it to count, the rows are kept until a later run.
 #[tracing::instrument(
     level = "debug", name = "sql.retention.purge_derived", skip_all,
     fields(database = %shard.name())
 )]
-pub async fn purge_derived(shard: &Database, from: i64, to: i64) -> Result<Purged, StorageError> {
+pub async fn purge_derived(shard: &View<'_>, from: i64, to: i64, cutoff: i64) -> Result<Purged, StorageError> {
+    let buckets = shard.buckets();
     let statement = sqlx::query_as!(
         Purged,
         r#"WITH page AS (
-               SELECT execution_id, tenant_id, organization_id FROM noetl.execution
+               SELECT execution_id, tenant_id, organization_id, start_time, end_time FROM noetl.execution
                WHERE execution_id >= $1 AND execution_id < $2 ORDER BY execution_id LIMIT $3
-           ), gone AS (
+           ), without_log AS MATERIALIZED (
                SELECT * FROM page
                WHERE NOT EXISTS (SELECT 1 FROM noetl.event WHERE event.execution_id = page.execution_id)
+                 AND NOT EXISTS (SELECT FROM unnest(ARRAY[start_time, end_time]) AS moment
+                                 WHERE isfinite(moment) AND moment >= to_timestamp($5::bigint / 1000))
+           ), latest AS MATERIALIZED (
+               SELECT noetl.span_start(max(moment), 3600) + interval '1 hour' AS end_of_hour
+               FROM without_log CROSS JOIN LATERAL unnest(ARRAY[start_time, end_time]) AS moment
+               WHERE moment >= now() - make_interval(days => $7) AND moment < to_timestamp($5::bigint / 1000)
+           ), made_final AS (
+               UPDATE noetl.execution_history_progress AS progress SET final_to = end_of_hour FROM latest
+               WHERE final_to < end_of_hour AND closed_to >= end_of_hour AND held = $6::bytea
+                 AND NOT EXISTS (SELECT FROM noetl.execution_history_late
+                                 WHERE hour >= progress.final_to AND hour < end_of_hour)
+               RETURNING progress.final_to
+           ), gone AS MATERIALIZED (
+               SELECT without_log.* FROM without_log CROSS JOIN latest
+               WHERE end_of_hour IS NULL OR EXISTS (SELECT FROM made_final)
+                  OR end_of_hour <= (SELECT final_to FROM noetl.execution_history_progress)
            ), owner AS (
                SELECT execution_id, tenant_id, organization_id FROM gone
                -- Snapshots that were stored before an event of the log named its tenant.
@@ -397,6 +464,9 @@ pub async fn purge_derived(shard: &Database, from: i64, to: i64) -> Result<Purge
         to,
         PAGE,
         AGGREGATE,
+        unix_ms(cutoff),
+        buckets.as_slice(),
+        DAYS_COUNTED,
     );
     shard.run(statement.fetch_one(shard.pool())).await
 }

@@ -2,7 +2,7 @@
 //!
 //! Rows of partitions are read and written through `noetl.event`, and PostgreSQL checks the rights on this table only. So
 //! partitions that are created later need none. The default partition is also read by its own name. A trigger's function
-//! needs no right of the writer.
+//! needs no right of the writer. The one that writes `noetl.execution_label` has the rights of its owner.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::error::StorageError;
 use super::pools::Database;
 
 /// Tables and the view that servers and housekeeping use, with the rights that their statements need.
-const TABLES: [(&str, &str); 23] = [
+const TABLES: [(&str, &str); 27] = [
     ("_sqlx_migrations", "SELECT"),
     ("adopted_table", "SELECT"),
     ("bucket_fence", "SELECT INSERT UPDATE DELETE"),
@@ -21,6 +21,10 @@ const TABLES: [(&str, &str); 23] = [
     ("database_identity", "SELECT INSERT UPDATE"),
     ("event", "SELECT INSERT UPDATE DELETE"),
     ("execution", "SELECT INSERT UPDATE DELETE"),
+    ("execution_history", "SELECT INSERT DELETE"),
+    ("execution_history_late", "SELECT DELETE"),
+    ("execution_history_progress", "SELECT UPDATE"),
+    ("execution_label", "SELECT"),
     ("machine_lease", "SELECT UPDATE"),
     ("outbox", "SELECT INSERT UPDATE DELETE"),
     ("outbox_forward", "SELECT INSERT UPDATE DELETE"),
@@ -39,11 +43,13 @@ const TABLES: [(&str, &str); 23] = [
 ];
 
 /// Functions that statements, indexes and other functions call.
-const FUNCTIONS: [&str; 16] = [
+const FUNCTIONS: [&str; 19] = [
     "bucket_of",
     "database_history",
     "duration_bounds",
     "duration_class",
+    "duration_time",
+    "history_class",
     "list_time",
     "log_owner",
     "multiply_64",
@@ -55,6 +61,7 @@ const FUNCTIONS: [&str; 16] = [
     "require_server_life",
     "sent_meta",
     "server_life",
+    "span_start",
     "subject_token",
 ];
 

@@ -21,20 +21,22 @@ pub struct View<'a> {
     version: u64,
     /// One bit for each bucket, which is set if the shard has it; `None`: all rows are the shard's own.
     held: Option<Arc<[u8]>>,
+    /// The map, and the index of the shard in it; `None`: the view is of no map.
+    place: Option<(Arc<ShardMap>, ShardIndex)>,
 }
 
 impl<'a> View<'a> {
     /// Returns a shard as a map shows it.
     #[must_use]
-    pub fn of(database: &'a Database, shard: ShardIndex, map: &ShardMap) -> Self {
+    pub fn of(database: &'a Database, shard: ShardIndex, map: &Arc<ShardMap>) -> Self {
         let held = map.conceals(shard).then(|| bits(map, shard).into());
-        Self { database, version: map.version(), held }
+        Self { database, version: map.version(), held, place: Some((Arc::clone(map), shard)) }
     }
 
     /// Returns a shard whose rows are all its own.
     #[must_use]
     pub fn whole(database: &'a Database) -> Self {
-        Self { database, version: 0, held: None }
+        Self { database, version: 0, held: None, place: None }
     }
 
     /// Returns the database.
@@ -52,6 +54,21 @@ impl<'a> View<'a> {
     /// Returns the bits of the shard's buckets, as a parameter of statements. `None`: all rows are visible.
     pub(super) fn held(&self) -> Option<&[u8]> {
         self.held.as_deref()
+    }
+
+    /// Returns the bits of the buckets that the map gives to the shard, also if all rows are visible, and the number of
+    /// switches that the shard took part in. They differ from those of another map only if a bucket of the shard was
+    /// switched.
+    pub(super) fn buckets(&self) -> Vec<u8> {
+        self.place.as_ref().map(|(map, shard)| identity(map, *shard)).unwrap_or_default()
+    }
+
+    /// Returns the bits of the buckets that the map gives to the shard, as a parameter of statements that count rows for
+    /// [`Self::buckets`]: a move that begins later changes no number. `None`: all rows are counted, as the map gives
+    /// nothing to other shards.
+    pub(super) fn counted(&self) -> Option<Vec<u8>> {
+        let (map, shard) = self.place.as_ref()?;
+        map.as_slice().iter().any(|held_by| held_by != shard).then(|| bits(map, *shard))
     }
 
     /// Returns whether no row of an execution can be visible.
@@ -129,6 +146,15 @@ fn bits(map: &ShardMap, shard: ShardIndex) -> Vec<u8> {
     bits
 }
 
+/// Returns the bits of the shard's buckets, and the number of switches that it took part in.
+fn identity(map: &ShardMap, shard: ShardIndex) -> Vec<u8> {
+    let mut identity = bits(map, shard);
+    let departures = (0..BUCKETS).flat_map(|bucket| map.departures_of_bucket(bucket));
+    let switches = departures.filter(|one| one.from == shard || one.to == shard).count();
+    identity.extend(switches.to_be_bytes());
+    identity
+}
+
 fn is_set(bits: &[u8], bucket: usize) -> bool {
     bits.get(bucket / 8).is_some_and(|byte| byte >> (bucket % 8) & 1 == 1)
 }
@@ -136,6 +162,7 @@ fn is_set(bits: &[u8], bucket: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use noetl_domain::shard::{Departure, History};
 
     #[test]
     fn each_bucket_is_in_the_bits_of_one_shard() {
@@ -146,5 +173,14 @@ mod tests {
             let expected: Vec<bool> = (0..3).map(|shard| bucket % 3 == shard).collect();
             assert_eq!(held, expected, "{bucket}");
         }
+    }
+
+    #[test]
+    fn a_bucket_that_was_away_changes_the_identity_of_its_shards() {
+        let departures = [(0, 1), (1, 0)].map(|(from, to)| Departure { from, to, barrier: None }).to_vec();
+        let history = History { departures: [(0, departures)].into(), ..History::default() };
+        let (before, after) = (ShardMap::even(3), ShardMap::even(3).with_history(1, history));
+        let changed = (0..3).map(|shard| identity(&before, shard) != identity(&after, shard));
+        assert_eq!(changed.collect::<Vec<_>>(), [true, true, false]);
     }
 }

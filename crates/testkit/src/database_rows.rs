@@ -59,7 +59,8 @@ impl Deployment {
             let mut database = PgConnection::connect(dsn).await.unwrap();
             let tables = "SELECT relname::text FROM pg_class WHERE relnamespace = 'noetl'::regnamespace
                           AND relkind IN ('r', 'p') AND NOT relispartition
-                          AND relname NOT IN ('read_model_fill', 'machine_lease')";
+                          AND relname NOT IN ('read_model_fill', 'machine_lease')
+                          AND relname NOT LIKE 'execution\\_history%'";
             for table in sqlx::query_scalar::<_, String>(tables).fetch_all(&mut database).await.unwrap() {
                 let digest = format!(
                     "SELECT md5(coalesce(string_agg(row::text, chr(10) ORDER BY row::text), '')) FROM noetl.{table} AS row"

@@ -109,7 +109,9 @@ impl Deployment {
             "DELETE FROM noetl.event WHERE noetl.bucket_of(execution_id) = {bucket};
              DELETE FROM noetl.execution WHERE noetl.bucket_of(execution_id) = {bucket}"
         );
-        run(&mut *self.shard_session(from).await, &delete).await;
+        let mut source = self.shard(from).await;
+        run(&mut source, "SET noetl.moves_buckets = 'on'").await;
+        run(&mut source, &delete).await;
         let clean = format!(
             "UPDATE noetl.bucket_move SET state = 'cleaned' WHERE bucket = {bucket} AND state = 'settled';
              UPDATE noetl.shard_map_version SET version = version + 1"

@@ -7,6 +7,7 @@ use async_graphql::Enum;
 use async_graphql::resolver_utils::EnumType;
 
 use noetl_domain::ids::{Id, IdGenerationError};
+use noetl_domain::shard::ShardIndex;
 use noetl_runtime::coalesce::Unfinished;
 use noetl_storage::budget::Exceeded;
 use noetl_storage::error::{DatabaseName, MAX_PATH_KINDS, StorageError};
@@ -219,6 +220,15 @@ impl ServiceError {
         match self {
             Self::Rejected(rejection) => Self::Rejected(rejection.within(outer)),
             fault => fault,
+        }
+    }
+
+    /// Returns the shard that could not be reached in time, if that is the cause.
+    #[must_use]
+    pub fn failed_shard(&self) -> Option<ShardIndex> {
+        match self.unavailable().or_else(|| self.timed_out())? {
+            DatabaseName::Shard(shard) => Some(shard),
+            DatabaseName::Cluster => None,
         }
     }
 

@@ -11,6 +11,11 @@ export interface QueryOptions {
   enabled?: boolean;
 }
 
+export interface PagesOptions extends QueryOptions {
+  /** Whether `every` ends while more than one page is loaded, because all pages are read again (default false). */
+  firstPageOnly?: boolean;
+}
+
 /** Returns the time after which a query is sent again; `false`: never. An input that was refused is refused again. */
 function interval(error: ApiError | null, { every }: QueryOptions): number | false {
   return every === undefined || error?.code === "INVALID_INPUT" ? false : every;
@@ -42,7 +47,7 @@ export function useApiPages<Data, Variables extends { after?: string | null | un
   document: TypedDocument<Data, Variables>,
   variables: Omit<Variables, "after">,
   select: (data: Data) => Connection<Node> | null,
-  options: QueryOptions = {},
+  options: PagesOptions = {},
 ) {
   const query = useInfiniteQuery<Reply<Data>, ApiError, { pages: Reply<Data>[] }, readonly unknown[], string | null>({
     queryKey: [document.toString(), variables, "pages"],
@@ -53,7 +58,8 @@ export function useApiPages<Data, Variables extends { after?: string | null | un
       return page?.hasNextPage ? page.endCursor : undefined;
     },
     placeholderData: keepPreviousData,
-    refetchInterval: ({ state }) => interval(state.error, options),
+    refetchInterval: ({ state }) =>
+      options.firstPageOnly && (state.data?.pages.length ?? 0) > 1 ? false : interval(state.error, options),
     ...(options.enabled !== undefined && { enabled: options.enabled }),
   });
   const pages = query.data?.pages ?? [];

@@ -3,6 +3,7 @@
 import { createRouter } from "@tanstack/react-router";
 
 import { BASE_PATH } from "../api/address";
+import { auditRoute } from "../views/audit/route";
 import { catalogRoutes } from "../views/catalog/route";
 import { eventsRoute } from "../views/events/route";
 import { executeRoute } from "../views/execute/route";
@@ -28,6 +29,7 @@ const routeTree = rootRoute.addChildren([
   executeRoute,
   outboxRoute,
   catalogRoutes,
+  auditRoute,
   systemRoute,
   graphiqlRoute,
   signedInRoute,

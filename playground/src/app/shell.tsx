@@ -14,6 +14,8 @@ import { UserMenu } from "./user_menu";
 import classes from "./shell.module.css";
 
 const CommandPalette = lazy(() => import("./command_palette"));
+/** The page works without it, for example if the server stops while it is loaded. */
+const ViewWatcher = lazy(() => import("../views/executions/view_watcher").catch(() => ({ default: () => null })));
 
 export function Shell() {
   const [menuOpened, menu] = useDisclosure(false);
@@ -21,6 +23,7 @@ export function Shell() {
   useHotkeys([["mod+K", countRequest]], []);
   const { session } = useSyncExternalStore(subscribeSignIn, signInState);
   const main = useFocusOfNewView(menu.close);
+  const watching = useWatchMode();
   // The address `#main` is relative to the page's `<base>`, so the link itself would open the overview.
   const skip = (click: MouseEvent) => {
     click.preventDefault();
@@ -31,6 +34,7 @@ export function Shell() {
       header={{ height: 48 }}
       navbar={{ width: 208, breakpoint: "sm", collapsed: { mobile: !menuOpened } }}
       padding={{ base: "sm", sm: "lg" }}
+      disabled={watching}
       classNames={{ header: classes.surface!, navbar: classes.surface! }}
     >
       <a href="#main" className={classes.skip} onClick={skip}>
@@ -67,6 +71,9 @@ export function Shell() {
         </Fragment>
       </AppShell.Main>
       <Announcement />
+      <Suspense>
+        <ViewWatcher />
+      </Suspense>
       {paletteRequests > 0 && (
         <Suspense>
           <CommandPalette requests={paletteRequests} />
@@ -74,6 +81,16 @@ export function Shell() {
       )}
     </AppShell>
   );
+}
+
+/** Returns whether the Overview is shown in its watch mode: without header and navigation, in larger type (`theme.css`). */
+function useWatchMode(): boolean {
+  const { pathname, searchStr } = useLocation();
+  const watching = pathname === "/" && new URLSearchParams(searchStr).get("watch") === "1";
+  useEffect(() => {
+    document.documentElement.toggleAttribute("data-watch-mode", watching);
+  }, [watching]);
+  return watching;
 }
 
 /** Moves the focus to a view when the user opens it, and closes the navigation, which covers a narrow screen. */

@@ -19,14 +19,30 @@ export interface BulkItem {
   /** Name of the object, such as its path. */
   name: string;
   applied: boolean;
-  /** Result in words, such as the new status or the reason of a refusal. */
-  result: string;
+  /** Result in words, such as the new status or the reason of a refusal, with a link to what was made. */
+  result: ReactNode;
+}
+
+/** Request for the action, or for what it would do. */
+export interface BulkRequest {
+  dryRun: boolean;
+  reason: string | null;
+  /** Shows how far a request of several parts is. */
+  report: (progress: string) => void;
+  /** Is aborted when the user stops the action or closes the dialog. No further part of the request is sent then. */
+  signal: AbortSignal;
 }
 
 export interface BulkOutcome {
   items: readonly BulkItem[];
   /** Number of changed objects, if the server counts them and `items` has only examples. */
   count?: number;
+  /** Number of selected objects without a result, because the user stopped the action or a request failed (default 0). */
+  open?: number;
+  /** Failure that ended the action; `items` has what was done before. */
+  error?: ApiError | undefined;
+  /** Lets the action change again what it changed before; set if it would change nothing else. */
+  startAgain?: (() => void) | undefined;
   unavailableShards: readonly number[];
   userErrors: readonly Pick<UserError, "message">[];
 }
@@ -41,36 +57,73 @@ interface Props {
   /** Whether the user can give a reason (default true). */
   withReason?: boolean;
   /** Sends the request. */
-  run: (request: { dryRun: boolean; reason: string | null }) => Promise<BulkOutcome>;
+  run: (request: BulkRequest) => Promise<BulkOutcome>;
   onClose: () => void;
 }
 
 export function BulkActionDialog(props: Props) {
+  const { opened, title, onClose } = props;
+  const [running, setRunning] = useState<AbortController | null>(null);
+  // While the action is carried out, the first attempt to close the dialog stops it, and the dialog shows what was done.
+  function stopOrClose() {
+    running?.abort();
+    setRunning(null);
+    if (!running) {
+      onClose();
+    }
+  }
   return (
-    <Modal opened={props.opened} onClose={props.onClose} title={props.title} size="lg" centered>
-      <Steps {...props} />
+    <Modal opened={opened} onClose={stopOrClose} title={title} size="lg" centered>
+      <Steps {...props} isRunning={running !== null} onRun={setRunning} onClose={stopOrClose} />
     </Modal>
   );
 }
 
-function Steps({ action, dangerous, description, withReason = true, run, onClose }: Props) {
+interface StepsProps extends Props {
+  /** Whether the action is carried out and was not stopped. */
+  isRunning: boolean;
+  /** Is called with the controller that stops the action, and with null at its end. */
+  onRun: (running: AbortController | null) => void;
+}
+
+function Steps({ action, dangerous, description, withReason = true, run, isRunning, onRun, onClose }: StepsProps) {
   const [reason, setReason] = useState("");
-  const preview = useMutation<BulkOutcome, ApiError>({ mutationFn: () => run({ dryRun: true, reason: null }) });
+  const [progress, setProgress] = useState("");
+  const [attempt, setAttempt] = useState(0);
+  const stop = useRef(new AbortController());
+  const part = () => ({ report: setProgress, signal: stop.current.signal });
+  const preview = useMutation<BulkOutcome, ApiError>({ mutationFn: () => run({ dryRun: true, reason: null, ...part() }) });
   const real = useMutation<BulkOutcome, ApiError>({
-    mutationFn: () => run({ dryRun: false, reason: reason.trim() || null }),
+    mutationFn: () => run({ dryRun: false, reason: reason.trim() || null, ...part() }),
   });
   const { mutate } = preview;
-  useEffect(() => mutate(), [mutate]);
+  useEffect(() => {
+    stop.current = new AbortController();
+    mutate();
+    return () => stop.current.abort();
+  }, [mutate, attempt]);
   const close = useRef<HTMLButtonElement>(null);
   // The button that carried out the action is gone, so the focus moves to the one that is left.
   useEffect(() => (real.isSuccess ? close.current?.focus() : undefined), [real.isSuccess]);
 
   const outcome = real.data ?? preview.data;
-  const error = real.error ?? preview.error;
+  const error = real.error ?? preview.error ?? outcome?.error;
   const applied = outcome ? changedBy(outcome) : 0;
+  const isStopped = real.isPending && !isRunning;
+  const isPending = preview.isPending || real.isPending;
+  const note = isStopped ? "The action ends after the request that is in progress." : isPending ? progress : "";
   function tryAgain() {
     real.reset();
-    mutate();
+    setAttempt(attempt + 1);
+  }
+  function startAgain() {
+    outcome?.startAgain?.();
+    tryAgain();
+  }
+  function carryOut() {
+    stop.current = new AbortController();
+    onRun(stop.current);
+    real.mutate(undefined, { onSettled: () => onRun(null) });
   }
   return (
     <Stack gap="md">
@@ -81,6 +134,11 @@ function Steps({ action, dangerous, description, withReason = true, run, onClose
       )}
       {error && <Failure error={error} retry={tryAgain} />}
       {!outcome && !error && <Loading />}
+      {note !== "" && (
+        <Text size="sm" c="dimmed" aria-live="polite">
+          {note}
+        </Text>
+      )}
       {outcome && <Outcome outcome={outcome} done={real.isSuccess} />}
       {withReason && !real.isSuccess && (
         <Textarea
@@ -94,11 +152,16 @@ function Steps({ action, dangerous, description, withReason = true, run, onClose
       )}
       <Group justify="flex-end" gap="xs">
         <Button ref={close} variant="default" onClick={onClose}>
-          {real.isSuccess ? "Close" : "Cancel"}
+          {isRunning ? "Stop" : real.isPending || real.isSuccess ? "Close" : "Cancel"}
         </Button>
+        {outcome?.startAgain && (
+          <Button variant="default" onClick={startAgain}>
+            Start all again
+          </Button>
+        )}
         {!real.isSuccess && (
           <Button
-            onClick={() => real.mutate()}
+            onClick={carryOut}
             loading={real.isPending}
             disabled={applied === 0}
             {...(dangerous && { color: "red" })}
@@ -136,8 +199,12 @@ function inWords(outcome: BulkOutcome, done: boolean): string {
     const part = changed > outcome.items.length && outcome.items.length > 0;
     return `${sentence}.${part ? ` The list has the first ${outcome.items.length}.` : ""}`;
   }
-  return `${sentence}, ${refused} ${done ? "refused" : "would be refused"}.`;
+  const open = outcome.open ? `, ${formatNumber(outcome.open)} without a result` : "";
+  return `${sentence}, ${formatNumber(refused)} ${done ? "refused" : "would be refused"}${open}.`;
 }
+
+/** Maximum number of objects that are listed. */
+const MAX_LISTED = 1_000;
 
 function Items({ items, done }: { items: readonly BulkItem[]; done: boolean }) {
   return (
@@ -150,7 +217,7 @@ function Items({ items, done }: { items: readonly BulkItem[]; done: boolean }) {
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
-          {items.map((item) => (
+          {items.slice(0, MAX_LISTED).map((item) => (
             <Table.Tr key={item.id}>
               <Table.Td>{item.name}</Table.Td>
               <Table.Td>{item.result}</Table.Td>
@@ -158,6 +225,11 @@ function Items({ items, done }: { items: readonly BulkItem[]; done: boolean }) {
           ))}
         </Table.Tbody>
       </Table>
+      {items.length > MAX_LISTED && (
+        <Text size="sm" c="dimmed">
+          The list has the first {formatNumber(MAX_LISTED)} of {formatNumber(items.length)}.
+        </Text>
+      )}
     </ScrollArea.Autosize>
   );
 }

@@ -46,11 +46,13 @@ interface FieldProps {
   /** Value in the URL; undefined if the condition is not set. */
   value: string | undefined;
   placeholder?: string;
+  /** Explanation that is shown at the field when the pointer is on it. */
+  hint?: string;
   onApply: (value: string | undefined) => void;
 }
 
 /** A text condition. A list is written with commas. */
-export function FilterText({ label, value = "", placeholder, onApply }: FieldProps) {
+export function FilterText({ label, value = "", placeholder, hint, onApply }: FieldProps) {
   const [draft, setDraft] = useState(value);
   const [applied, setApplied] = useState(value);
   // The URL can change without this field: by a link, by the history, or by Clear.
@@ -72,6 +74,7 @@ export function FilterText({ label, value = "", placeholder, onApply }: FieldPro
         size="xs"
         value={draft}
         placeholder={placeholder ?? ""}
+        title={hint}
         onChange={(event) => setDraft(event.currentTarget.value)}
         onBlur={() => apply()}
         spellCheck={false}

@@ -18,7 +18,6 @@ const TONES: Record<string, Tone> = {
   PAUSED: "waiting",
   DRAINING: "waiting",
   FAILED: "bad",
-  CANCELLED: "bad",
   DEAD: "bad",
   ERROR: "bad",
 };

@@ -41,6 +41,7 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Query", &["execution", "executionState"], check!(queries::execution)),
     ("Query", &["executions"], check!(queries::executions)),
     ("Query", &["executionStats"], check!(queries::execution_stats)),
+    ("Query", &["executionHistory"], check!(queries::execution_history)),
     ("Query", &["outbox"], check!(queries::outbox)),
     ("Query", &["subscription"], check!(queries::subscription)),
     ("Query", &["subscriptions"], check!(queries::subscriptions)),
@@ -52,7 +53,7 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Mutation", &["archiveCatalogEntry", "restoreCatalogEntry"], check!(mutations::archive_catalog_entry)),
     ("Mutation", &["execute"], check!(mutations::execute)),
     ("Mutation", &["executeBatch"], check!(mutations::execute_batch)),
-    ("Mutation", &["rerunExecution"], check!(mutations::rerun_execution)),
+    ("Mutation", &["rerunExecution", "rerunExecutions"], check!(mutations::rerun_execution)),
     ("Mutation", &["cancelExecution", "cancelExecutions"], check!(mutations::cancel_execution)),
     ("Mutation", &["advanceProjections"], check!(mutations::advance_projections)),
     ("Mutation", &["projectEvents"], check!(mutations::project_events)),
@@ -72,6 +73,8 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Mutation", &["retryOutbox"], check!(mutations::retry_outbox)),
     ("Mutation", &["discardOutbox"], check!(mutations::discard_outbox)),
     ("Subscription", &["events"], check!(live::events)),
+    // It writes executions that the other checks would count.
+    ("Query", &["stepStats"], check!(queries::step_stats)),
 ];
 
 #[test]

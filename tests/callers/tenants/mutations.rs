@@ -83,6 +83,19 @@ pub(super) async fn rerun_execution(world: &World, own: &Side, other: &Side) {
     let origin = json!({ "id": own.executions[0] });
     let expected = json!({ "tenantId": own.tenant, "organizationId": "default", "rerunOf": origin });
     assert_eq!(payload["execution"], expected);
+
+    let (one, foreign) = (&own.executions[0], &other.executions[0]);
+    let many = format!(
+        "mutation {{ rerunExecutions(input: {{ select: {{ ids: [\"{foreign}\", \"{one}\"] }} }}) {{
+            results {{ origin {{ id }} execution {{ tenantId }} userErrors {{ code }} }} }} }}"
+    );
+    let results = world.data(own, &many).await["rerunExecutions"]["results"].take();
+    let refused = json!({ "origin": null, "execution": null, "userErrors": [{ "code": "NOT_FOUND" }] });
+    let started = json!({ "origin": { "id": one }, "execution": { "tenantId": own.tenant }, "userErrors": [] });
+    assert_eq!(results, json!([refused, started]));
+    let all = "mutation { rerunExecutions(input: { select: { all: true }, dryRun: true }) { results { originId } } }";
+    let selected = texts(&world.data(own, all).await["rerunExecutions"]["results"], "originId");
+    assert!(selected.contains(one) && !selected.contains(foreign), "{selected:?}");
     assert_eq!(owned(world, other).await, theirs);
 }
 

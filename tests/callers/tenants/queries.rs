@@ -134,6 +134,49 @@ pub(super) async fn execution_stats(world: &World, own: &Side, other: &Side) {
     assert_eq!(theirs["executionStats"]["total"], 0);
 }
 
+pub(super) async fn execution_history(world: &World, own: &Side, other: &Side) {
+    let times = "SELECT to_char(now() AT TIME ZONE 'UTC' - interval '1 day', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'),
+                        to_char(now() AT TIME ZONE 'UTC' + interval '1 day', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')";
+    let (from, to): (String, String) =
+        sqlx::query_as(times).fetch_one(&mut world.deployment.cluster().await).await.unwrap();
+    let started = async |filter: &str| {
+        let query = format!(
+            "{{ executionHistory(interval: HOUR, from: \"{from}\", to: \"{to}\", filter: {{ {filter} }}) {{
+                buckets {{ started }} }} }}"
+        );
+        let history = world.data(own, &query).await["executionHistory"].take();
+        history["buckets"].as_array().unwrap().iter().map(|bucket| bucket["started"].as_i64().unwrap()).sum::<i64>()
+    };
+    let listed = format!(
+        "SELECT count(*) FROM noetl.execution WHERE tenant_id = '{}' AND start_time > now() - interval '1 day'",
+        own.tenant
+    );
+    let listed = world.count(&listed).await;
+    assert!(listed > 0);
+    assert_eq!(started("").await, listed);
+    assert_eq!(started(&format!("tenantId: \"{}\"", other.tenant)).await, 0);
+}
+
+/// Each tenant has an execution of the same path on each shard, whose only step has the name of the tenant.
+pub(super) async fn step_stats(world: &World, own: &Side, _: &Side) {
+    let from = if own.tenant == "acme" { 3_000_000 } else { 4_000_000 };
+    for shard in 0..2 {
+        let (id, tenant) = (world.deployment.ids_on(shard, from, 1)[0], own.tenant);
+        let rows = format!(
+            "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, tenant_id)
+             VALUES ({id}, {id} + 1, 'step.enter', '{tenant}', '{tenant}'),
+                    ({id}, {id} + 2, 'command.completed', '{tenant}', '{tenant}'),
+                    ({id}, {id} + 3, 'playbook.completed', 'stepped', '{tenant}');
+             INSERT INTO noetl.execution (execution_id, catalog_id, status, path, tenant_id)
+             VALUES ({id}, 0, 'COMPLETED', 'stepped', '{tenant}')"
+        );
+        world.deployment.on_shard(shard, &rows).await;
+    }
+    let query = "{ stepStats(path: \"stepped\") { executions steps { name executions } } }";
+    let expected = json!({ "executions": 2, "steps": [{ "name": own.tenant, "executions": 2 }] });
+    assert_eq!(world.data(own, query).await["stepStats"], expected);
+}
+
 pub(super) async fn executions(world: &World, own: &Side, other: &Side) {
     let query = |filter: &str| {
         format!(
@@ -148,6 +191,10 @@ pub(super) async fn executions(world: &World, own: &Side, other: &Side) {
     assert!(own.all().iter().all(|id| ids.contains(id)), "{ids:?}");
     let none = world.data(own, &query(&format!("tenantId: \"{}\"", other.tenant))).await;
     assert_eq!(none["executions"]["nodes"], json!([]));
+    let labelled = world.data(own, &query("labels: [{ name: \"team\", equals: \"a\" }]")).await["executions"].take();
+    let (ids, tenants) = (texts(&labelled["nodes"], "id"), texts(&labelled["nodes"], "tenantId"));
+    assert!(ids.contains(&own.executions[1]) && tenants.iter().all(|tenant| tenant == own.tenant), "{labelled}");
+    assert_eq!(labelled["totalCount"]["value"], ids.len());
     let children = world.data(own, &query(&format!("parentExecutionId: \"{}\"", other.executions[0]))).await;
     let mut of_other = texts(&children["executions"]["nodes"], "id");
     of_other.sort();

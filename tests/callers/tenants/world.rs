@@ -132,7 +132,7 @@ async fn register(server: &Server, token: &str, path: &str) -> String {
 
 /// Writes the data of a tenant through the API.
 async fn side(deployment: &Deployment, server: &Server, root: &str, tenant: &'static str, token: String) -> Side {
-    let request = "{ entry: { path: \"flow\" } }, ".repeat(12);
+    let request = "{ entry: { path: \"flow\" }, labels: [{ name: \"team\", value: \"a\" }] }, ".repeat(12);
     let batch = format!(
         "mutation {{ executeBatch(input: {{ requests: [{{ entry: {{ path: \"flow\" }}, dedup: {{ key: \"order-17\" }} }}, {request}] }}) {{
             results {{ execution {{ id shard }} userErrors {{ code }} }} }} }}"

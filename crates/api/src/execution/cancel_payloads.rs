@@ -148,7 +148,7 @@ impl CancelExecutionPayload {
 }
 
 /// Returns an execution if it can be read. A failure to read it must not hide the result of the mutation.
-async fn readable(ctx: &Context<'_>, id: Id, selection: Lookahead<'_>) -> Option<Execution> {
+pub(super) async fn readable(ctx: &Context<'_>, id: Id, selection: Lookahead<'_>) -> Option<Execution> {
     let read = Execution::read(ctx, id, selection).await;
     read.inspect_err(|error| tracing::warn!(%id, %error, "an execution can't be read after its mutation"))
         .ok()

@@ -3,6 +3,7 @@
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, OneofObject};
 use chrono::{DateTime, Utc};
 
+use super::labels::{LabelFilter, LabelInput};
 use super::status::ExecutionStatus;
 use crate::access::scope;
 use crate::context::Services;
@@ -12,13 +13,14 @@ use crate::scalars::{Json, parse_catalog_id, parse_event_id, parse_id, parse_ids
 use crate::selector::{Selected, selector};
 use crate::trace::TraceContextInput;
 use noetl_domain::ids::Id;
+use noetl_domain::labels::{Label, Labels};
 use noetl_domain::projection::Moment;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{NamedTenancy, Scope};
 use noetl_storage::execution_lists;
 use noetl_use_cases::bounds::{check_count, check_text};
 use noetl_use_cases::error::{Rejection, ServiceError};
-use noetl_use_cases::executions::{Dedup, EntryKey, ExecuteRequest, RerunRequest};
+use noetl_use_cases::executions::{Dedup, EntryKey, ExecuteRequest};
 use noetl_use_cases::projections::MAX_ADVANCE;
 
 /// Maximum number of paths or pools of a filter. Each is searched in an index.
@@ -57,6 +59,9 @@ pub struct ExecutionFilter {
     has_failed_steps: Option<bool>,
     /// Only executions that name one of these pools (at most 100). Executions of the default pool name none.
     execution_pools: Option<Vec<String>>,
+    /// Only executions whose labels meet all these conditions (1 to 5). A page is read along the labels of the condition
+    /// that the fewest executions meet, and the other conditions are compared one by one.
+    labels: Option<Vec<LabelFilter>>,
     /// Only executions that started at this time or later.
     started_after: Option<DateTime<Utc>>,
     /// Only executions that started before this time.
@@ -119,6 +124,7 @@ impl ExecutionFilter {
             rerun_of,
             has_failed_steps: self.has_failed_steps,
             execution_pools: texts("executionPools", self.execution_pools)?,
+            labels: LabelFilter::parse_all(&field("labels"), self.labels)?,
             ids: None,
             id_prefix: self.id_prefix.map(|prefix| check_id_prefix(&field("idPrefix"), prefix)).transpose()?,
             started_after: self.started_after.map(time_bound),
@@ -132,7 +138,7 @@ impl ExecutionFilter {
 }
 
 /// Refuses a list that is too long or has a malformed text.
-fn check_named(field: &str, list: Option<Vec<String>>) -> Result<Option<Vec<String>>, Rejection> {
+pub(super) fn check_named(field: &str, list: Option<Vec<String>>) -> Result<Option<Vec<String>>, Rejection> {
     let Some(list) = list else { return Ok(None) };
     if list.len() > MAX_NAMED {
         let message = format!("a list of paths or pools has at most {MAX_NAMED} values, not {}", list.len());
@@ -165,9 +171,14 @@ selector! {
 
 impl ExecutionSelector {
     /// Returns the ids of the selected executions, newest first unless the caller listed them, and the shards that could
-    /// not be read. Executions that have ended are selected only by id. Refuses a selector that could select more than
-    /// the caller wrote.
-    pub async fn select(self, ctx: &Context<'_>, scope: &Scope) -> Result<SelectedExecutions, ServiceError> {
+    /// not be read. With `only_open`, executions that have ended are selected only by id. Refuses a selector that could
+    /// select more than the caller wrote.
+    pub async fn select(
+        self,
+        ctx: &Context<'_>,
+        only_open: bool,
+        scope: &Scope,
+    ) -> Result<SelectedExecutions, ServiceError> {
         let filter = match self.check(ctx)? {
             Selected::Ids(ids) => {
                 let ids = parse_ids("select.ids", &ids)?;
@@ -177,7 +188,7 @@ impl ExecutionSelector {
             Selected::All => execution_lists::ExecutionFilter::default(),
         };
         let executions = &ctx.data_unchecked::<Services>().executions;
-        let (ids, unavailable) = executions.matching(&filter, scope).await?;
+        let (ids, unavailable) = executions.matching(&filter, only_open, scope).await?;
         Ok(SelectedExecutions { ids, by_id: false, unavailable })
     }
 }
@@ -289,6 +300,10 @@ pub struct ExecuteInput {
     execution_pool: Option<String>,
     /// Trace context (default: the parent's, else that of this request).
     trace: Option<TraceContextInput>,
+    /// Labels of the execution (at most 20). It also has those that the document of the entry takes from the workload
+    /// (`metadata.searchable`), and those of the document (`metadata.labels`). Of labels with the same name, the first one
+    /// in this order counts; beyond 20, the last ones are left out.
+    labels: Option<Vec<LabelInput>>,
     /// Dedup window. If the field is left out, every request starts an execution; null, and a variable without a value,
     /// is refused.
     dedup: MaybeUndefined<DedupInput>,
@@ -312,7 +327,7 @@ pub struct DedupInput {
     window_seconds: Option<i64>,
     /// Whether this request is rejected with `IDEMPOTENCY_MISMATCH` if it differs from the request that started the
     /// execution of the key (default false: it returns `DUPLICATE` with `differs: true`). Compared are the path or the
-    /// catalog id, the workload and the pool.
+    /// catalog id, the workload, the pool and the labels of the request.
     #[graphql(default = false)]
     reject_different: bool,
 }
@@ -337,13 +352,24 @@ impl ExecuteInput {
             trace: self.trace.map(TraceContextInput::parse).transpose()?,
             dedup: checked_dedup(self.dedup, written)?,
             rerun_of: None,
+            labels: parse_labels(self.labels).unwrap_or_default(),
+            labels_of_origin: Labels::default(),
+            changes_workload: false,
             tenancy: NamedTenancy { tenant_id: self.tenant_id, organization_id: self.organization_id },
         })
     }
 }
 
+/// Converts the labels of an input. The use case checks them.
+pub(super) fn parse_labels(labels: Option<Vec<LabelInput>>) -> Option<Vec<Label>> {
+    labels.map(|labels| labels.into_iter().map(Label::from).collect())
+}
+
 /// Returns the dedup window of an input. It and its `rejectDifferent` are guards.
-fn checked_dedup(dedup: MaybeUndefined<DedupInput>, written: &WrittenInput<'_>) -> Result<Option<Dedup>, Rejection> {
+pub(super) fn checked_dedup(
+    dedup: MaybeUndefined<DedupInput>,
+    written: &WrittenInput<'_>,
+) -> Result<Option<Dedup>, Rejection> {
     let dedup = written.guard("dedup", dedup)?;
     if dedup.is_some() {
         written.check("dedup.rejectDifferent")?;
@@ -354,41 +380,6 @@ fn checked_dedup(dedup: MaybeUndefined<DedupInput>, written: &WrittenInput<'_>) 
 impl From<DedupInput> for Dedup {
     fn from(DedupInput { key, window_seconds, reject_different }: DedupInput) -> Self {
         Self { key, window_seconds, reject_different }
-    }
-}
-
-/// Execution to run again.
-#[derive(Debug, InputObject)]
-pub struct RerunExecutionInput {
-    /// Id of the execution, which need not have ended.
-    pub execution_id: ID,
-    /// Map that overlays the workload of the execution, key by key (at most 4 MiB as JSON; default: no change).
-    workload: Option<Json>,
-    /// Whether to run the newest version of the catalog path that is not retired (default false: the version that the
-    /// execution ran, which must not be retired).
-    #[graphql(default = false)]
-    newest_version: bool,
-    /// Pool of workers that runs the new execution (1 to 64 letters, digits, `-` and `_`; default: the pool of the
-    /// execution).
-    execution_pool: Option<String>,
-    /// Trace context (default: that of this request).
-    trace: Option<TraceContextInput>,
-    /// Dedup window. If the field is left out, every request starts an execution; null, and a variable without a value,
-    /// is refused.
-    dedup: MaybeUndefined<DedupInput>,
-}
-
-impl RerunExecutionInput {
-    /// Converts the input to a request of the use case and parses its id.
-    pub fn parse(self, written: &WrittenInput<'_>) -> Result<RerunRequest, Rejection> {
-        Ok(RerunRequest {
-            id: parse_id("executionId", &self.execution_id)?,
-            workload: self.workload.map(|workload| workload.0),
-            newest_version: self.newest_version,
-            execution_pool: self.execution_pool,
-            trace: self.trace.map(TraceContextInput::parse).transpose()?,
-            dedup: checked_dedup(self.dedup, written)?,
-        })
     }
 }
 

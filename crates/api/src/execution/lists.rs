@@ -19,6 +19,7 @@ use crate::errors::field_error;
 use crate::loaders::{BatchLoader, Loaders};
 use noetl_domain::cursor::CursorKind;
 use noetl_domain::execution::Status;
+use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{Page, Total};
@@ -71,7 +72,7 @@ pub async fn children(
 ) -> Result<ExecutionConnection> {
     let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
     let filter = filter.unwrap_or_default().resolve(ctx, "filter").await.map_err(field_error)?;
-    let list = ExecutionList { of: ExecutionsOf::Parent(parent), filter: filter.clone(), scope: scope(ctx)? };
+    let list = ExecutionList::newest(ExecutionsOf::Parent(parent), filter.clone(), scope(ctx)?);
     let key = ChildrenKey { parent, filter, request };
     let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
     let ExecutionsPage { page, unavailable } = found.unwrap_or_default();
@@ -84,7 +85,7 @@ pub async fn owned(ctx: &Context<'_>, owner: Owner, page: &PageArguments) -> Res
     let found = ctx.data::<BatchLoader>()?.load_one(OwnedKey { owner, request }).await;
     let ExecutionsPage { page, unavailable } = found.map_err(field_error)?.unwrap_or_default();
     let filter = execution_lists::ExecutionFilter::default();
-    let list = ExecutionList { of: ExecutionsOf::Owner(owner), filter, scope: scope(ctx)? };
+    let list = ExecutionList::newest(ExecutionsOf::Owner(owner), filter, scope(ctx)?);
     Ok(executions(ctx, list, Arc::unwrap_or_clone(page), unavailable).await)
 }
 
@@ -95,15 +96,23 @@ pub async fn executions(
     page: Page<ExecutionRow>,
     unavailable: Vec<ShardIndex>,
 ) -> ExecutionConnection {
-    let cursor = |position: ListPosition| time_cursor(CursorKind::Execution, position);
-    let bounds = page.items.first().zip(page.items.last()).map(|(first, last)| (first.position(), last.position()));
+    let order = list.order;
+    let cursor = move |position: ListPosition| time_cursor(order.cursor_kind(), position);
+    let listed = page.items.iter().map(|row| (row.execution_id, row.position_in(order)));
+    // An execution can have another end in its moment than the one that gives it its place in the list.
+    let positions: HashMap<i64, ListPosition> = listed.collect();
+    let bounds = page.items.first().zip(page.items.last());
+    let bounds = bounds.map(|(first, last)| (cursor(first.position_in(order)), cursor(last.position_in(order))));
     let items = in_their_moments(ctx, page.items, list.filter.has_failed_steps.is_some()).await;
     let may_have_left = list.filter.can_stop_matching();
     let items = items.into_iter().filter(|one| !may_have_left || list.filter.matches(one.row())).collect();
     let page = Page { items, has_next: page.has_next, has_previous: page.has_previous };
-    let item_cursor = move |execution: &Execution| cursor(execution.row().position());
+    let item_cursor = move |execution: &Execution| {
+        let row = execution.row();
+        cursor(positions.get(&row.execution_id).copied().unwrap_or_else(|| row.position_in(order)))
+    };
     let connection = ExecutionConnection::new(list, page, unavailable, |execution| execution, item_cursor);
-    connection.between(bounds.map(|(first, last)| (cursor(first), cursor(last))))
+    connection.between(bounds)
 }
 
 /// Returns executions of a list in the moments that their selected fields need. The list follows the logs after a moment,
@@ -199,8 +208,18 @@ pub struct ExecutionList {
     pub of: ExecutionsOf,
     /// Conditions of the list.
     pub filter: execution_lists::ExecutionFilter,
+    /// Order of the list.
+    pub order: ExecutionOrder,
     /// Data that the caller may read.
     pub scope: Scope,
+}
+
+impl ExecutionList {
+    /// Creates a list with the newest execution first.
+    #[must_use]
+    pub fn newest(of: ExecutionsOf, filter: execution_lists::ExecutionFilter, scope: Scope) -> Self {
+        Self { of, filter, order: ExecutionOrder::Newest, scope }
+    }
 }
 
 impl Countable for ExecutionList {

@@ -50,7 +50,7 @@ impl ExecutionSubscription {
 
     /// The executions that match a filter, newest first, and then each one again after each change. An execution that
     /// does not match any more has an item with the kind `LEFT_FILTER`. Changes that arrive together are combined. The
-    /// same state may be returned twice.
+    /// same state may be returned twice. Other orders of `executions` are not live.
     ///
     /// One live subscription follows at most 10,000 executions. If more match at its start, or if it would have to
     /// remember more of them for `LEFT_FILTER`, it ends with `LIMIT_EXCEEDED`; use a narrower filter, such as

@@ -6,16 +6,18 @@ use super::advance::{AdvanceProjectionsPayload, AdvancedIds};
 use super::cancel_payloads::{CancelExecutionPayload, CancelExecutionsPayload};
 use super::inputs::{
     AdvanceProjectionsInput, CancelExecutionInput, CancelExecutionsInput, ExecuteBatchInput, ExecuteInput,
-    RerunExecutionInput,
+    checked_dedup, parse_labels,
 };
 use super::payloads::{ExecuteBatchPayload, ExecuteBatchResult, ExecutePayload, RerunExecutionPayload, Started};
+use super::rerun_inputs::{RerunExecutionInput, RerunExecutionsInput};
+use super::rerun_payloads::RerunExecutionsPayload;
 use crate::access::{ADVANCE, CANCEL, EXECUTE, caller, scope};
 use crate::audit::audited;
 use crate::context::Services;
 use crate::errors::result_or_user_error;
 use crate::guards::WrittenInput;
 use crate::scalars::parse_id;
-use noetl_use_cases::executions::Cancelling;
+use noetl_use_cases::executions::{Cancelling, RerunDedup, Rerunning};
 
 /// Mutations of executions.
 #[derive(Debug, Default)]
@@ -74,12 +76,23 @@ impl ExecutionMutation {
     ) -> Result<Option<RerunExecutionPayload>> {
         let executed = audited(ctx, [input.execution_id.0.clone()], async {
             let executed = match input.parse(&WrittenInput::new(ctx)) {
-                Ok(request) => ctx.data::<Services>()?.executions.rerun(request, &caller(ctx)?).await,
+                Ok((id, rerunning)) => ctx.data::<Services>()?.executions.rerun(id, rerunning, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
             Ok(RerunExecutionPayload { started: Started::new(ctx, executed).await? })
         });
         executed.await.map(Some)
+    }
+
+    /// Runs several executions again, each as `rerunExecution` does. Each rerun succeeds or fails independently. A repeated
+    /// request starts the reruns again, unless it has the same dedup key.
+    #[graphql(guard = "EXECUTE")]
+    async fn rerun_executions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Executions to run again.")] input: RerunExecutionsInput,
+    ) -> Result<Option<RerunExecutionsPayload>> {
+        audited(ctx, None::<String>, rerun_all(ctx, input)).await.map(Some)
     }
 
     /// Cancels an execution that has not ended. For an execution that is cancelled, nothing is written, and the request
@@ -149,12 +162,34 @@ async fn cancel_all(ctx: &Context<'_>, input: CancelExecutionsInput) -> Result<C
     let CancelExecutionsInput { select, reason, cascade, dry_run } = input;
     let cancelling = Cancelling { reason: reason.as_deref(), cascade, dry_run, caller: &caller };
     let outcome = async {
-        let selected = select.select(ctx, &caller.scope).await?;
+        let selected = select.select(ctx, true, &caller.scope).await?;
         let tree = executions.cancel_all(selected.ids.clone(), &cancelling).await?;
         Ok((tree, selected))
     };
     match result_or_user_error(outcome.await)? {
         (Some((tree, selected)), _) => Ok(CancelExecutionsPayload::new(ctx, &selected, tree).await),
         (None, user_errors) => Ok(CancelExecutionsPayload::refused(user_errors)),
+    }
+}
+
+async fn rerun_all(ctx: &Context<'_>, input: RerunExecutionsInput) -> Result<RerunExecutionsPayload> {
+    let (executions, caller) = (&ctx.data::<Services>()?.executions, caller(ctx)?);
+    let RerunExecutionsInput { select, workload, newest_version, execution_pool, labels, dedup, dry_run } = input;
+    let outcome = async {
+        let selected = select.select(ctx, false, &caller.scope).await?;
+        let rerunning = Rerunning {
+            workload: workload.map(|workload| workload.0),
+            newest_version,
+            execution_pool,
+            trace: None,
+            labels: parse_labels(labels),
+            dedup: checked_dedup(dedup, &WrittenInput::new(ctx))?.map(RerunDedup::Each),
+        };
+        let reruns = executions.rerun_all(selected.ids.clone(), rerunning, dry_run, &caller).await?;
+        Ok((selected, reruns))
+    };
+    match result_or_user_error(outcome.await)? {
+        (Some((selected, reruns)), _) => Ok(RerunExecutionsPayload::new(ctx, &selected, reruns).await),
+        (None, user_errors) => Ok(RerunExecutionsPayload::refused(user_errors)),
     }
 }

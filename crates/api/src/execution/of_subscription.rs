@@ -40,7 +40,7 @@ impl SourceSubscription {
         ctx.data::<BatchLoader>()?;
         let open = Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
         let filter = execution_lists::ExecutionFilter { statuses: Some(open), ..Default::default() };
-        let list = ExecutionList { of: ExecutionsOf::Parent(self.key()), filter, scope: scope(ctx)? };
+        let list = ExecutionList::newest(ExecutionsOf::Parent(self.key()), filter, scope(ctx)?);
         total_count(ctx, &list, up_to).await.map(Some)
     }
 }

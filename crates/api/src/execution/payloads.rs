@@ -23,18 +23,19 @@ pub(super) enum ExecuteOutcome {
 #[derive(Debug, Default, SimpleObject)]
 pub(super) struct Started {
     /// Id of the execution; null if the request was refused. It is set even if the execution could not be read.
-    execution_id: Option<ID>,
+    pub(super) execution_id: Option<ID>,
     /// Execution that was started by this request, or by an earlier request with the same dedup key. Null if the request
     /// was refused, if the execution could not be read, and if NoETL's own server claimed the key but has not started
     /// the execution.
-    execution: Option<Execution>,
+    pub(super) execution: Option<Execution>,
     /// Whether this request started the execution; null if the request was refused.
-    outcome: Option<ExecuteOutcome>,
-    /// Whether a duplicate differs from the request that started the execution: in its path or catalog id, its workload
-    /// or its pool. Null if the request is not a duplicate, and if NoETL's own server started the execution.
-    differs: Option<bool>,
+    pub(super) outcome: Option<ExecuteOutcome>,
+    /// Whether a duplicate differs from the request that started the execution: in its path or catalog id, its
+    /// workload, its pool or its labels. Null if the request is not a duplicate, and if NoETL's own server started the
+    /// execution.
+    pub(super) differs: Option<bool>,
     /// Reasons the request was refused. If `outcome` is set: the reason the execution could not be read.
-    user_errors: Vec<UserError>,
+    pub(super) user_errors: Vec<UserError>,
 }
 
 impl Started {
@@ -48,7 +49,7 @@ impl Started {
 
     /// An execution that this request created is not read back. An earlier one is read if `selection`, which contains
     /// this result, has it. It exists even if it can't be read, so the outcome is returned in both cases.
-    async fn executed(ctx: &Context<'_>, executed: Executed, selection: Lookahead<'_>) -> Self {
+    pub(super) async fn executed(ctx: &Context<'_>, executed: Executed, selection: Lookahead<'_>) -> Self {
         let execution = match executed.created {
             Some(row) => Ok(Some(Execution::of_row(row))),
             None if selection.field("execution").exists() => {

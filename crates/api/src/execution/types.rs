@@ -7,6 +7,7 @@ use async_graphql::{Context, ID, Lookahead, Object, Result, SimpleObject};
 use serde_json::{Map, Value};
 
 use super::current::CurrentExecution;
+use super::labels::Label;
 use super::loaders::{ExecutionKey, ResultKey, StateKey, WorkloadKey};
 use super::state::{ExecutionProgress, ProjectionSnapshot, StepConnection};
 use super::status::ExecutionStatus;
@@ -16,7 +17,7 @@ use crate::connection::PageArguments;
 use crate::context::Services;
 use crate::errors::field_error;
 use crate::event::inputs::{EventFilter, EventOrder};
-use crate::event::loaders::HeadKey;
+use crate::event::loaders::{EventLoadKey, HeadKey};
 use crate::event::log::log;
 use crate::event::types::EventConnection;
 use crate::loaders::BatchLoader;
@@ -24,20 +25,24 @@ use crate::plain::{Plain, PlainValue, Reader};
 use crate::scalars::{BigInt, Json, JsonText, Time, seconds_between, show_id};
 use crate::subscription::types::SourceSubscription;
 use crate::trace::TraceContext;
-use noetl_domain::execution::Status;
+use noetl_domain::actor::META_KEY;
+use noetl_domain::event::EventKey;
+use noetl_domain::execution::{Status, ended_by};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::trace_context as domain;
 use noetl_domain::workflow::End;
-use noetl_storage::events::FirstEvent;
+use noetl_storage::events::{FirstEvent, LargeColumns};
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::snapshots::Projected;
 use noetl_use_cases::error::ServiceError;
+use plain_json::Text;
 
 /// Fields that change with the log and that the list's row has too.
 pub(super) const ROW_FIELDS: [&str; 5] = ["status", "statusText", "endedAt", "durationSeconds", "failedSteps"];
 /// Fields that change with the log and that are read from the state.
-pub(super) const STATE_FIELDS: [&str; 6] = ["result", "eventCount", "progress", "context", "snapshot", "steps"];
+pub(super) const STATE_FIELDS: [&str; 7] =
+    ["cancelledBy", "result", "eventCount", "progress", "context", "snapshot", "steps"];
 
 /// One run of a catalog entry. The fields that its log decides, such as `status`, `endedAt`, `error`, `result` and `steps`,
 /// show one moment of the log. An execution that is read by its id shows its whole log.
@@ -308,6 +313,24 @@ impl ExecutionFields {
         Ok(self.projected(ctx).await?.and_then(|projected| projected.projection.state.end()?.error))
     }
 
+    /// Caller that cancelled the execution; null if it was not cancelled, or if the server did not identify the caller.
+    /// `error` is the reason.
+    #[graphql(guard = "READ")]
+    async fn cancelled_by(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        let projected = self.projected(ctx).await?;
+        let is_cancellation = |end: End| ended_by(&end.event_type) == Some(Status::Cancelled);
+        let cancellation = projected.and_then(|projected| {
+            let state = &projected.projection.state;
+            state.ended_by().filter(|_| state.end().is_some_and(is_cancellation))
+        });
+        let Some(event) = cancellation else { return Ok(None) };
+        let key = EventKey { event_id: event.get(), execution_id: self.key().get() };
+        let key = EventLoadKey { key, columns: LargeColumns::wanted(|column| column == "meta") };
+        let event = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
+        let meta = event.transpose().map_err(field_error)?.and_then(|event| event.meta.as_ref().map(Text::read));
+        Ok(meta.and_then(|meta| meta.get(META_KEY)?.as_str().map(str::to_owned)))
+    }
+
     /// Result of the execution: the result of the event that ended it, as it was reported. Null until the execution ends,
     /// and if the event has none. Unreadable JSON is replaced by an error object, as in events.
     #[graphql(guard = "READ")]
@@ -353,10 +376,22 @@ impl ExecutionFields {
         (self.row.catalog_id != 0).then(|| show_id(Id::new(self.row.catalog_id)))
     }
 
+    /// Caller that started the execution, such as a user or a worker; null if the server did not identify it.
+    #[graphql(guard = "READ")]
+    async fn started_by(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        Ok(self.head(ctx).await?.and_then(|head| head.actor.clone()))
+    }
+
     /// Pool of the workers that the request or the document of the source subscription named; null: the default pool.
     #[graphql(guard = "READ")]
     async fn execution_pool(&self, ctx: &Context<'_>) -> Result<Option<String>> {
         Ok(self.head(ctx).await?.and_then(|head| head.execution_pool.clone()))
+    }
+
+    /// Labels of the execution, ordered by name: those of the request that started it and of the catalog entry's document.
+    #[graphql(guard = "READ")]
+    async fn labels(&self) -> Option<Vec<Label>> {
+        Some(Label::all(&self.row.labels()))
     }
 
     /// Catalog entry that the execution runs.

@@ -16,6 +16,7 @@ use crate::shared_reads::{Read, Wanted};
 use crate::updates::list::{Followed, ObjectReads, PageReads, Row};
 use crate::updates::{Found, Update, UpdateKind};
 use noetl_domain::event::EventFilter;
+use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
@@ -195,7 +196,8 @@ impl Followed for FollowedExecutions {
         request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<Listing<CurrentExecution>, ServiceError> {
-        let Listing { page, unavailable } = services.executions.list(filter, request, scope).await?;
+        let Listing { page, unavailable } =
+            services.executions.list(filter, ExecutionOrder::Newest, request, scope).await?;
         let items = current::of_list(services, page.items, scope).await;
         Ok(Listing { page: Page { items, has_next: page.has_next, has_previous: page.has_previous }, unavailable })
     }

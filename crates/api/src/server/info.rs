@@ -33,6 +33,9 @@ pub struct ServerInfo {
     /// Numbers, flags and choices among the settings, ordered by name. Addresses, files and secrets are left out, and
     /// settings that are not set and have no default.
     pub settings: Arc<[ServerSetting]>,
+    /// URL of a page that shows a trace, with `{traceId}` in place of the trace id (the second part of a `traceparent`),
+    /// from the setting `NOETL_TRACE_URL`; null if it is not set.
+    pub trace_url: Option<String>,
 }
 
 /// Feature of a replica that its settings turn on.
@@ -126,5 +129,6 @@ pub(super) fn server(services: &Services) -> ServerInfo {
         limits: replica.into(),
         features: features.into_iter().flatten().collect(),
         settings: Arc::clone(&replica.settings),
+        trace_url: replica.trace_url.clone(),
     }
 }

@@ -46,7 +46,7 @@ pub enum Capability {
     Read,
     /// Live subscriptions.
     Live,
-    /// `execute` and `executeBatch`.
+    /// `execute`, `executeBatch`, `rerunExecution` and `rerunExecutions`.
     Execute,
     /// Counting, claiming and settling outbox entries.
     Outbox,

@@ -40,7 +40,7 @@ use plain_json::Text;
 const TYPES: [(&str, &str); 6] = [
     ("CatalogEntry", "archivedAt description document labels name workload"),
     ("Event", "shard"),
-    ("Execution", "context error eventCount executionPool result shard workload"),
+    ("Execution", "cancelledBy context error eventCount executionPool result shard startedBy workload"),
     ("OutboxEntry", ""),
     ("SourceSubscription", "availableActions executionPool shard"),
     ("Step", "result"),
@@ -202,6 +202,7 @@ fn execution(status: &str) -> ExecutionRow {
         execution_pool: None,
         rerun_of: None,
         failed_steps: (status == "COMPLETED").then_some(1),
+        labels: None,
     }
 }
 

@@ -72,6 +72,12 @@ impl Document {
         self.metadata("labels")
     }
 
+    /// Returns `metadata.searchable`, which names the parts of the workload that become labels of an execution.
+    #[must_use]
+    pub fn searchable(&self) -> Option<&Value> {
+        self.metadata("searchable")
+    }
+
     /// Returns the kind as written, in any case.
     #[must_use]
     pub fn kind(&self) -> Option<&str> {
@@ -122,12 +128,12 @@ mod tests {
 
     #[test]
     fn metadata_workload_and_workflow_are_the_parts_that_noetl_stores() {
-        let text = "kind: Playbook\nmetadata: { name: a, path: b/c, description: f, labels: { d: 1 } }\nworkload: { e: 2 }\nworkflow: []";
+        let text = "kind: Playbook\nmetadata: { name: a, path: b/c, description: f, labels: { d: 1 }, searchable: { g: h } }\nworkload: { e: 2 }\nworkflow: []";
         let read = document(text);
         assert_eq!((read.kind(), read.name(), read.path()), (Some("Playbook"), Some("a"), Some("b/c")));
         assert_eq!(read.description(), Some("f"));
         assert_eq!((read.labels(), read.workload()), (Some(&json!({ "d": 1 })), Some(&json!({ "e": 2 }))));
-        assert_eq!(read.workflow(), Some(&json!([])));
+        assert_eq!((read.workflow(), read.searchable()), (Some(&json!([])), Some(&json!({ "g": "h" }))));
         let other = document("kind: 5\nmetadata: { name: 5, path: }\nworkload:");
         assert_eq!((other.kind(), other.name(), other.path()), (None, None, None));
         assert_eq!(other.workload(), Some(&Value::Null));

@@ -34,6 +34,7 @@ pub use view::{Frame, Iterations, StepStatus};
 use super::event::Event;
 use super::execution::{INITIALIZED, Status, StatusSource, ended_by, is_pool_name};
 use super::ids::Id;
+use super::labels::Labels;
 use fact::{Kind, StepKind};
 use plain_json::{self as json, AnyJson, Typed};
 
@@ -59,6 +60,9 @@ pub struct Start {
     /// Execution of which this one is a rerun.
     #[serde(default)]
     pub rerun_of: Option<Id>,
+    /// Labels that the event names.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
 }
 
 /// End of an execution.
@@ -257,5 +261,6 @@ fn start(event: &Event) -> Start {
             .filter(|pool| is_pool_name(pool))
             .map(str::to_owned),
         rerun_of: meta("rerun_of").map(text).and_then(|id| id.parse().ok()),
+        labels: meta(Labels::META_KEY).map(Labels::read).unwrap_or_default(),
     }
 }

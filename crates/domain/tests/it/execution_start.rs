@@ -3,6 +3,7 @@
 use noetl_domain::actor::Actor;
 use noetl_domain::execution::{ClaimedKey, Creation, request_hash};
 use noetl_domain::ids::Id;
+use noetl_domain::labels::Labels;
 use noetl_domain::outbox_message::is_publishable;
 use noetl_domain::tenant::Tenancy;
 use serde_json::{Map, Value, json};
@@ -22,6 +23,7 @@ fn plain() -> Creation {
         actor: None,
         tenancy: Tenancy::default(),
         rerun_of: None,
+        labels: Labels::default(),
         dedup: None,
     }
 }
@@ -42,16 +44,18 @@ fn started_event_has_the_ids_as_texts_and_the_workload() {
 }
 
 #[test]
-fn started_event_names_the_pool_the_trace_the_caller_and_the_origin_only_if_they_are_known() {
+fn started_event_names_the_pool_the_trace_the_caller_the_origin_and_the_labels_only_if_they_are_known() {
     let common = json!({ "emitted_at": "2026-11-21T02:00:00.123456Z", "emitter": "control_plane" });
     assert_eq!(plain().meta(), common);
     let full = Creation { pool: Some("gpu".into()), trace: Some(trace()), actor: Some(Actor::new("ann")), ..plain() };
-    let full = Creation { rerun_of: Some(Id::new(17)), ..full };
+    let labels = json!({ "order": "17" });
+    let full = Creation { rerun_of: Some(Id::new(17)), labels: Labels::read(&labels), ..full };
     let mut expected = common;
     expected["execution_pool"] = "gpu".into();
     expected["trace"] = trace();
     expected["actor"] = "ann".into();
     expected["rerun_of"] = "17".into();
+    expected["labels"] = labels;
     assert_eq!(full.meta(), expected);
 }
 

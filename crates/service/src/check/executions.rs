@@ -76,6 +76,9 @@ impl Subject for ListRows<'_> {
                 }
                 _ => {}
             }
+            if row.misindexed {
+                add(Kind::LabelsNotIndexed, format!("execution {id} on shard {}", self.shard), None);
+            }
             if unclaimed.contains(&id) {
                 let claim = described.iter().find(|claim| claim.execution_id == id).cloned();
                 add(Kind::ExecutionWithoutClaim, format!("execution {id} on shard {}", self.shard), claim);
@@ -97,8 +100,11 @@ impl Subject for ListRows<'_> {
         claims::restore(self.reach.cluster(), &claims).await?;
         let unlogged: Vec<i64> = of(Kind::ListRowWithoutLog).map(|one| one.key).collect();
         executions::delete_unlogged(self.database(), &unlogged).await?;
-        let wrong = of(Kind::ListRowAfterLog).chain(of(Kind::ListRowBehindLog));
-        build_again(self.database(), &wrong.map(|one| one.key).collect::<Vec<i64>>(), repairer).await
+        let misindexed: Vec<i64> = of(Kind::LabelsNotIndexed).map(|one| one.key).collect();
+        executions::index_labels(self.database(), &misindexed).await?;
+        let wrong = [Kind::ListRowAfterLog, Kind::ListRowBehindLog].into_iter().flat_map(of);
+        let wrong: BTreeSet<i64> = wrong.map(|one| one.key).collect();
+        build_again(self.database(), &wrong.into_iter().collect::<Vec<i64>>(), repairer).await
     }
 }
 

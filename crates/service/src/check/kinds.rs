@@ -30,6 +30,8 @@ pub enum Kind {
     ListRowAfterLog,
     /// A row of the executions' list lacks events of its log.
     ListRowBehindLog,
+    /// The index of labels has other labels than a row of the executions' list.
+    LabelsNotIndexed,
     /// An execution's log has no row in the executions' list.
     LogWithoutListRow,
     /// A snapshot is newer than its log.
@@ -86,7 +88,7 @@ struct Texts {
 }
 
 /// Every kind, in the order of the report.
-const TEXTS: [Texts; 22] = [
+const TEXTS: [Texts; 23] = [
     Texts {
         kind: Kind::IdAfterRange,
         repair: Repair::Command,
@@ -170,6 +172,13 @@ const TEXTS: [Texts; 22] = [
         name: "list row behind log",
         meaning: "a row of the executions' list lacks an event that is older than a minute",
         action: "builds the row from the log",
+    },
+    Texts {
+        kind: Kind::LabelsNotIndexed,
+        repair: Repair::Command,
+        name: "labels not indexed",
+        meaning: "the index of labels has other labels than the row of the executions' list, so filters miss the execution",
+        action: "indexes the labels of the row again",
     },
     Texts {
         kind: Kind::LogWithoutListRow,

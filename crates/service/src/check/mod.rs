@@ -68,7 +68,7 @@ type Differences<S> = Vec<Difference<<S as Subject>::Key, <S as Subject>::Detail
 /// A table that is compared with other tables.
 trait Subject {
     /// Key of a row.
-    type Key: Clone;
+    type Key: Clone + PartialEq;
     /// Data that a repair needs.
     type Detail;
 
@@ -169,6 +169,8 @@ async fn compare<S: Subject>(
         let keys = subject.page(&mut pages, after.as_ref()).await?;
         let Some(last) = keys.last().cloned() else { break };
         suspects.extend(subject.examine(&keys).await?.into_iter().map(|found| found.key));
+        // A row with several differences is looked at once.
+        suspects.dedup();
         after = Some(last);
         if suspects.len() >= MAX_SUSPECTS {
             settle(subject, reach, std::mem::take(&mut suspects), repairer, findings).await?;

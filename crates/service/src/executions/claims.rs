@@ -122,6 +122,7 @@ impl Flight for SettleFlight {
 mod tests {
     use chrono::DateTime;
     use noetl_domain::ids::Id;
+    use noetl_domain::labels::Labels;
     use noetl_domain::tenant::Tenancy;
     use serde_json::Map;
 
@@ -141,6 +142,7 @@ mod tests {
             actor: None,
             tenancy: Tenancy::default(),
             rerun_of: None,
+            labels: Labels::default(),
             dedup: None,
         };
         let key = DedupKey { scope: 0, key: key.to_owned() };

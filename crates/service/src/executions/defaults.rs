@@ -1,10 +1,12 @@
-//! Defaults of a request that come from catalog documents: the workload from the document that runs, the dedup window
-//! and the pool from the document of the source subscription that starts the execution.
+//! Defaults of a request that come from catalog documents: the workload and the labels from the document that runs, the
+//! dedup window and the pool from the document of the source subscription that starts the execution.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use noetl_domain::document::Document;
 use noetl_domain::document::subscription::SubscriptionSpec;
 use noetl_domain::execution::is_pool_name;
+use noetl_domain::labels::Labels;
 use noetl_storage::catalog::CatalogEntry;
 use noetl_use_cases::error::Rejection;
 use noetl_use_cases::executions::ExecuteRequest;
@@ -22,6 +24,23 @@ pub(super) fn default_workload<'a>(
             Err(Rejection::invalid(request.entry.field(), message))
         }
     }
+}
+
+/// Returns the labels of an execution with this workload. Of labels with the same name, those of the request come first,
+/// then those of the origin of a rerun, those that the document takes from the workload, and those of the document. If a
+/// rerun changes the workload, those of the workload come before those of the origin, and the origin's own part of the
+/// workload gives no label.
+pub(super) fn labels(entry: &CatalogEntry, request: &ExecuteRequest, workload: &Map<String, Value>) -> Labels {
+    let document = entry.document().and_then(Result::ok);
+    let searchable = document.and_then(Document::searchable);
+    let of_workload = searchable.map(|searchable| Labels::searched(searchable, workload)).unwrap_or_default();
+    let of_origin = request.labels_of_origin.clone();
+    let of_both = match searchable {
+        Some(searchable) if request.changes_workload => of_workload.or(of_origin.without(searchable)),
+        _ => of_origin.or(of_workload),
+    };
+    let of_document = document.and_then(Document::labels).map(Labels::read).unwrap_or_default();
+    request.labels().or(of_both).or(of_document)
 }
 
 /// Defaults that a source subscription gives the executions of its messages.

@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::Executions;
 use super::create::Creations;
 use super::dedup::ClaimedExecution;
-use super::defaults::{SubscriptionDefaults, default_workload};
+use super::defaults::{SubscriptionDefaults, default_workload, labels};
 use super::start::{DedupKey, Results, Start};
 use crate::catalog::{Newest, NewestEntry};
 use crate::tenancy::resolve;
@@ -118,6 +118,23 @@ impl Execute for Executions {
 }
 
 impl Executions {
+    /// Returns for each of these requests whether it can run: the steps of [`Self::execute_batch`] that write nothing.
+    pub(super) async fn check_batch(
+        &self,
+        requests: &[ExecuteRequest],
+        caller: &Caller,
+    ) -> Result<Vec<Result<(), ServiceError>>, ServiceError> {
+        let references = self.load_references(requests.iter(), &caller.scope, Newest::Read).await?;
+        let mut checked = Vec::new();
+        for (position, request) in requests.iter().enumerate() {
+            checked.push(match request.check() {
+                Ok(()) => self.start(position, request, &references, caller).await.map(drop),
+                Err(rejection) => Err(rejection.into()),
+            });
+        }
+        Ok(checked)
+    }
+
     /// Carries out a group. Requests whose catalog entry turns out to be outdated are carried out again with the newest.
     async fn carry_out(&self, group: Group, results: &mut Results, caller: &Caller) {
         crash_point::reach("execute.validated");
@@ -220,6 +237,7 @@ impl Executions {
         let (pool, default_workload) = (defaults.pool(request)?, default_workload(entry, request)?);
         let scope = dedup_scope(request.parent_execution_id, &tenancy.tenant_id);
         let workload = request.workload.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        let workload = overlay(default_workload, workload);
         let of_parent = || trace_of_parent(parent.as_ref()?.trace.as_ref()?);
         let [execution_id, event_id] = self.new_ids().await?;
         let creation = Creation {
@@ -228,7 +246,8 @@ impl Executions {
             parent_execution_id: request.parent_execution_id,
             catalog_id: Id::new(entry.catalog_id),
             path: entry.path.clone(),
-            workload: overlay(default_workload, workload),
+            labels: labels(entry, request, &workload),
+            workload,
             pool,
             trace: request.trace.as_ref().map(TraceContext::to_stored).or_else(of_parent).or_else(trace::current),
             emitted_at: clock::now(),

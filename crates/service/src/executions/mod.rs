@@ -2,8 +2,8 @@
 //!
 //! A start reads from top to bottom in [`execute`]; [`ExecuteRequest`] has the request and its validation, and [`dedup`]
 //! the steps for requests with a dedup key; [`defaults`] has the values from catalog documents; [`start`] has what a
-//! request starts, and [`create`] creates it. [`rerun`] makes such a request from an earlier execution. [`sweep`] finishes
-//! the claims of crashed callers.
+//! request starts, and [`create`] creates it. [`rerun`] makes such requests from earlier executions ([`origins`]).
+//! [`sweep`] finishes the claims of crashed callers. [`select`] finds the executions of bulk operations.
 //!
 //! [`ExecuteRequest`]: noetl_use_cases::executions::ExecuteRequest
 
@@ -17,12 +17,16 @@ mod create;
 mod dedup;
 mod defaults;
 mod execute;
+mod history;
 mod logs;
 mod of_owners;
+mod origins;
 mod read;
 mod rerun;
+mod select;
 mod start;
 mod stats;
+mod step_stats;
 mod sweep;
 
 use std::sync::Arc;
@@ -69,8 +73,10 @@ impl Executions {
         let weight = |_: &Id, head: &Arc<FirstEvent>| {
             let trace = head.trace.as_ref().map_or(0, |trace| trace.as_str().len());
             let pool = head.execution_pool.as_ref().map_or(0, String::len);
+            let labels = head.labels.as_ref().map_or(0, |labels| labels.as_str().len());
+            let actor = head.actor.as_ref().map_or(0, String::len);
             let owner = head.tenant_id.len() + head.organization_id.len();
-            u32::try_from(trace + pool + owner + 256).unwrap_or(u32::MAX)
+            u32::try_from(trace + pool + labels + actor + owner + 256).unwrap_or(u32::MAX)
         };
         let heads = Cache::builder().max_capacity(CACHED_HEADS_BYTES).weigher(weight).build();
         let projections = Projections::new(databases.clone());

@@ -11,6 +11,7 @@ use super::stats::{self, MAX_COUNTED, MAX_PATHS};
 use crate::fan_out;
 use crate::shards::rows_by_ids;
 use noetl_domain::event::{Event, EventKey};
+use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{PageRequest, Total};
@@ -51,11 +52,20 @@ impl ReadExecutions for Executions {
     async fn list(
         &self,
         filter: &ExecutionFilter,
+        order: ExecutionOrder,
         request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<Listing<ExecutionRow>, ServiceError> {
-        let query = |shard, range| execution_lists::list(shard, scope, filter, range);
-        fan_out::newest_first(&self.databases, request, ExecutionRow::position, query).await
+        if let Some(condition) = filter.refused_by(order) {
+            let message = format!(
+                "{} is not offered with the condition {condition}; leave it out, or use NEWEST or OLDEST",
+                order.as_str()
+            );
+            return Err(Rejection::invalid("order", message).into());
+        }
+        let query = |shard, range| execution_lists::list(shard, scope, filter, order, range);
+        let position = |row: &ExecutionRow| row.position_in(order);
+        fan_out::in_range(&self.databases, request, order.range(request), position, query).await
     }
 
     async fn check_id_prefix(&self, field: &str, digits: &str) -> Result<(), ServiceError> {

@@ -28,6 +28,8 @@ pub struct ExecutionFacts {
     pub start_time: Option<DateTime<Utc>>,
     /// JSON of the dedup key in the meta of the started event.
     pub dedup: Option<String>,
+    /// Whether the index of labels has other labels, or another status, time or tenant.
+    pub misindexed: bool,
 }
 
 /// Returns the ids of up to `limit` rows after an id, in order.
@@ -61,7 +63,16 @@ pub async fn facts(shard: &Database, ids: &[i64], old_seconds: f64) -> Result<Ve
                        THEN greatest(least(listed.start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   (SELECT (meta -> 'dedup')::text FROM noetl.event
                    WHERE execution_id = given.id AND event_type = 'playbook_started'
-                   ORDER BY event_id LIMIT 1) AS dedup
+                   ORDER BY event_id LIMIT 1) AS dedup,
+                  (SELECT count(*) FROM noetl.execution_label WHERE execution_id = given.id)
+                      <> 2 * (SELECT count(*) FROM jsonb_object_keys(listed.labels))
+                  OR EXISTS (
+                      SELECT entry.label, listed.tenant_id, upper(listed.status), listed.start_time
+                      FROM jsonb_each_text(listed.labels) AS pair (name, value)
+                      CROSS JOIN LATERAL (VALUES (pair.name), (pair.name || '=' || pair.value)) AS entry (label)
+                      EXCEPT
+                      SELECT label, label_tenant, label_status, label_time FROM noetl.execution_label
+                      WHERE execution_id = given.id) AS "misindexed!"
            FROM unnest($1::bigint[]) AS given (id)
            CROSS JOIN LATERAL (SELECT * FROM noetl.execution WHERE execution_id = given.id LIMIT 1) AS listed"#,
         ids,
@@ -124,6 +135,45 @@ pub async fn delete_unlogged(shard: &Database, ids: &[i64]) -> Result<u64, Stora
         AGGREGATE,
     );
     Ok(shard.run(delete.execute(shard.pool())).await?.rows_affected())
+}
+
+/// Indexes the labels of rows again. The triggers act only on a change, so the labels are taken away and set again, in
+/// one transaction: they are never lost. A row without labels gets an empty map meanwhile.
+#[tracing::instrument(
+    level = "debug", name = "sql.check.index_labels", skip_all,
+    fields(database = %shard.name(), count = ids.len(), first = ids.first())
+)]
+pub async fn index_labels(shard: &Database, ids: &[i64]) -> Result<(), StorageError> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let index = async {
+        let mut tx = shard.pool().begin().await?;
+        let rows = sqlx::query!(
+            "SELECT execution_id, labels::text AS labels FROM noetl.execution WHERE execution_id = ANY($1)
+             ORDER BY execution_id FOR UPDATE",
+            ids,
+        );
+        let rows = rows.fetch_all(&mut *tx).await?;
+        let (listed, labels): (Vec<i64>, Vec<Option<String>>) =
+            rows.into_iter().map(|row| (row.execution_id, row.labels)).unzip();
+        let clear = sqlx::query!(
+            "UPDATE noetl.execution SET labels = CASE WHEN labels IS NULL THEN '{}'::jsonb END
+             WHERE execution_id = ANY($1)",
+            &listed,
+        );
+        clear.execute(&mut *tx).await?;
+        let set = sqlx::query!(
+            "UPDATE noetl.execution AS listed SET labels = read.labels::jsonb
+             FROM unnest($1::bigint[], $2::text[]) AS read (execution_id, labels)
+             WHERE listed.execution_id = read.execution_id",
+            &listed,
+            &labels as &[Option<String>],
+        );
+        set.execute(&mut *tx).await?;
+        tx.commit().await
+    };
+    shard.run(index).await
 }
 
 /// Marks rows that include events after the end of their log, so that the next advance replaces them.

@@ -1,6 +1,7 @@
 //! Stores projections and updates the read model for lists from them. An older state never replaces a newer one.
 
 use chrono::{DateTime, Utc};
+use serde_json::Value;
 
 use super::{AGGREGATE, Projected};
 use crate::connections::Transaction;
@@ -75,6 +76,7 @@ struct ReadModel {
     pool: Option<String>,
     rerun_of: Option<i64>,
     failed_steps: i32,
+    labels: Option<Value>,
 }
 
 impl Stored {
@@ -117,6 +119,7 @@ impl ReadModel {
             pool: started.and_then(|start| start.execution_pool.clone()),
             rerun_of: started.and_then(|start| start.rerun_of).map(Id::get),
             failed_steps: state.failed_steps(),
+            labels: started.and_then(|start| start.labels.to_stored()),
         }
     }
 }
@@ -138,10 +141,11 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[]::jsonb[], $4::text[], $5::bigint[], $6::text[],
                                   $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[],
                                   $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $19::text[],
-                                  $20::text[], $21::text[], $25::text[], $26::bigint[], $27::integer[])
+                                  $20::text[], $21::text[], $25::text[], $26::bigint[], $27::integer[],
+                                  $28::jsonb[])
                  AS t (id, version, snapshot, checksum, applied_count, as_of, system, catalog_id, parent, path, status,
                        last_type, last_node, started_at, ended_at, error, unusable, tenant_id, organization_id, pool,
-                       rerun_of, failed_steps)
+                       rerun_of, failed_steps, labels)
              WHERE (SELECT noetl.require_server_life($24))
          ), saved AS (
              INSERT INTO noetl.projection_snapshot AS standing
@@ -187,7 +191,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
          INSERT INTO noetl.execution AS listed
              (execution_id, catalog_id, parent_execution_id, path, status, last_event_type, last_node_name,
               last_event_id, start_time, end_time, error, tenant_id, organization_id, execution_pool, rerun_of,
-              failed_steps)
+              failed_steps, labels)
          -- In a table that NoETL made, the column references the catalog. So without a started event, the entry is that of
          -- the log's first event, which references the catalog too.
          SELECT id, coalesce(catalog_id, (
@@ -195,7 +199,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
                     WHERE event.execution_id = input.id AND event.execution_id >= $22 AND event.execution_id <= $23
                     ORDER BY event.event_id LIMIT 1), 0),
                 parent, path, status, last_type, last_node, version, started_at, ended_at, error, tenant_id,
-                organization_id, pool, rerun_of, failed_steps
+                organization_id, pool, rerun_of, failed_steps, labels
          FROM input JOIN saved ON saved.aggregate_id = input.id::text ORDER BY id
          ON CONFLICT (execution_id) DO UPDATE
          SET catalog_id = CASE WHEN listed.catalog_id = 0 OR listed.start_time IS NULL
@@ -208,6 +212,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
              error = EXCLUDED.error, failed_steps = EXCLUDED.failed_steps,
              execution_pool = coalesce(listed.execution_pool, EXCLUDED.execution_pool),
              rerun_of = coalesce(listed.rerun_of, EXCLUDED.rerun_of),
+             labels = coalesce(listed.labels, EXCLUDED.labels),
              -- Rows of other servers have the defaults.
              (tenant_id, organization_id) = (
                  SELECT o.tenant_id, o.organization_id
@@ -242,6 +247,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
         column!(row => row.read_model.pool.clone()) as &[Option<String>],
         column!(row => row.read_model.rerun_of) as &[Option<i64>],
         column!(row => row.read_model.failed_steps),
+        column!(row => row.read_model.labels.clone()) as &[Option<Value>],
     );
     insert.execute(&mut **tx).await?;
     Ok(())

@@ -1,11 +1,13 @@
-//! Executions: start (with an opt-in dedup window), run again, cancel, read.
+//! Executions: start (with an opt-in dedup window), run again, select, cancel, read.
 
 mod cancel;
+mod history;
 pub mod logs;
 mod request;
 mod rerun;
 mod start;
 mod stats;
+mod step_stats;
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -18,6 +20,7 @@ use crate::listing::Listing;
 use logs::{EventListing, LogPage, LogQuery};
 use noetl_domain::event::{Event, EventKey};
 use noetl_domain::event_list::{EventPosition, LogFilter};
+use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
@@ -30,12 +33,19 @@ use noetl_storage::executions::ExecutionRow;
 use plain_json::Text;
 
 pub use cancel::{CancelledOne, CancelledTree, Cancelling};
-pub use request::{Dedup, EntryKey, ExecuteRequest, MAX_BATCH, MAX_WINDOW_SECONDS, MAX_WORKLOAD_BYTES, check_key};
-pub use rerun::RerunRequest;
+pub use history::{ExecutionHistory, HistoryRequest, HistorySpan, MAX_SPANS};
+pub use request::{
+    Dedup, EntryKey, ExecuteRequest, MAX_BATCH, MAX_WINDOW_SECONDS, MAX_WORKLOAD_BYTES, check_key, check_label_name,
+    check_label_value,
+};
+pub use rerun::{RerunDedup, RerunOne, Rerunning};
 pub use start::{Executed, Outcome};
 pub use stats::{ExecutionStats, PathCount};
+pub use step_stats::{PathSteps, PathStepsRequest};
 
-/// Maximum number of executions that one request selects, and maximum number of their descendants that it cancels.
+/// Maximum number of executions that one request selects.
+pub const MAX_SELECTED: usize = 1000;
+/// Maximum number of descendants that one request cancels.
 pub const MAX_CANCELLED: usize = 1000;
 
 /// A page for each parent or other owner, and the shards whose rows may be missing from the pages.
@@ -62,20 +72,38 @@ pub trait Rerun: Debug + Send + Sync {
     /// Starts an execution with the catalog entry, the workload and the tenant of another one, which its started event
     /// names. The new execution belongs to the source subscription of the origin. It is not a child of the execution
     /// that started the origin, because this would take it for a call of its own.
-    async fn rerun(&self, request: RerunRequest, caller: &Caller) -> Result<Executed, ServiceError>;
+    async fn rerun(&self, origin: Id, rerunning: Rerunning, caller: &Caller) -> Result<Executed, ServiceError>;
+
+    /// Starts a rerun of each of these executions, or in a dry run says which would be started. Each succeeds or fails
+    /// independently. Result i belongs to execution i; a repeated execution is run again once, and has the same result
+    /// each time. An execution that an earlier request with the same dedup key started is its own duplicate, so that a
+    /// repeated request that selects by a filter does not run it again.
+    async fn rerun_all(
+        &self,
+        origins: Vec<Id>,
+        rerunning: Rerunning,
+        dry_run: bool,
+        caller: &Caller,
+    ) -> Result<Vec<RerunOne>, ServiceError>;
+}
+
+/// Selecting the executions of a bulk operation.
+#[async_trait]
+pub trait Select: Debug + Send + Sync {
+    /// Returns the executions in the scope that match a filter, newest first, and the shards that could not be read. With
+    /// `only_open`, executions that have ended do not match. Refuses a filter that more than [`MAX_SELECTED`] executions
+    /// match.
+    async fn matching(
+        &self,
+        filter: &ExecutionFilter,
+        only_open: bool,
+        scope: &Scope,
+    ) -> Result<(Vec<Id>, Vec<ShardIndex>), ServiceError>;
 }
 
 /// Cancelling executions.
 #[async_trait]
 pub trait Cancel: Debug + Send + Sync {
-    /// Returns the executions in the scope that match a filter and have not ended, newest first, and the shards that could
-    /// not be read. Refuses a filter that more than [`MAX_CANCELLED`] of these match.
-    async fn matching(
-        &self,
-        filter: &ExecutionFilter,
-        scope: &Scope,
-    ) -> Result<(Vec<Id>, Vec<ShardIndex>), ServiceError>;
-
     /// Cancels executions, and with `cascade` their descendants. With `cascade`, an execution that has ended is not
     /// refused.
     async fn cancel_all(&self, ids: Vec<Id>, cancelling: &Cancelling<'_>) -> Result<CancelledTree, ServiceError>;
@@ -88,10 +116,11 @@ pub trait ReadExecutions: Debug + Send + Sync {
     /// be read. An execution that the list lacks is read from its log.
     async fn by_ids(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, ExecutionRow>, ReadFailures);
 
-    /// Returns a page in the scope over all shards, newest first: by start time, then by id.
+    /// Returns a page in the scope over all shards. Refuses a filter with which no index has the order.
     async fn list(
         &self,
         filter: &ExecutionFilter,
+        order: ExecutionOrder,
         request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<Listing<ExecutionRow>, ServiceError>;
@@ -157,6 +186,21 @@ pub trait ReadExecutionsOfOwners: Debug + Send + Sync {
     ) -> Result<HashMap<i64, Total>, ServiceError>;
 }
 
+/// Reading the history of executions.
+#[async_trait]
+pub trait ReadHistory: Debug + Send + Sync {
+    /// Counts executions in the scope for each span, over all shards.
+    async fn history(&self, request: &HistoryRequest, scope: &Scope) -> Result<ExecutionHistory, ServiceError>;
+}
+
+/// Reading statistics of the steps of executions.
+#[async_trait]
+pub trait ReadStepStats: Debug + Send + Sync {
+    /// Returns statistics of the steps of the newest executions of a path in the scope that have ended, over all shards.
+    /// Fails if their states are too large for the budget of the operation.
+    async fn step_stats(&self, request: &PathStepsRequest, scope: &Scope) -> Result<PathSteps, ServiceError>;
+}
+
 /// Reading the events of logs.
 #[async_trait]
 pub trait ReadLogs: Debug + Send + Sync {
@@ -220,11 +264,30 @@ pub trait ReadDedupClaims: Debug + Send + Sync {
 
 /// All use cases of executions.
 pub trait Executions:
-    Execute + Rerun + Cancel + ReadExecutions + ReadExecutionsOfOwners + ReadLogs + ReadDedupClaims
+    Execute
+    + Rerun
+    + Select
+    + Cancel
+    + ReadExecutions
+    + ReadExecutionsOfOwners
+    + ReadHistory
+    + ReadStepStats
+    + ReadLogs
+    + ReadDedupClaims
 {
 }
 
-impl<T: Execute + Rerun + Cancel + ReadExecutions + ReadExecutionsOfOwners + ReadLogs + ReadDedupClaims> Executions
-    for T
+impl<
+    T: Execute
+        + Rerun
+        + Select
+        + Cancel
+        + ReadExecutions
+        + ReadExecutionsOfOwners
+        + ReadHistory
+        + ReadStepStats
+        + ReadLogs
+        + ReadDedupClaims,
+> Executions for T
 {
 }

@@ -1,5 +1,7 @@
 //! Requests to start executions, and the checks that come before all other steps.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::bounds::{check_json, check_text};
@@ -8,6 +10,7 @@ use crate::error::Rejection;
 use crate::tenancy;
 use noetl_domain::execution::{is_pool_name, request_hash};
 use noetl_domain::ids::Id;
+use noetl_domain::labels::{Label, Labels, MAX_LABELS, is_label_name, is_label_value};
 use noetl_domain::tenant::NamedTenancy;
 use noetl_domain::trace_context::TraceContext;
 
@@ -77,6 +80,12 @@ pub struct ExecuteRequest {
     pub tenancy: NamedTenancy,
     /// Execution of which the new one is a rerun.
     pub rerun_of: Option<Id>,
+    /// Labels that the request names.
+    pub labels: Vec<Label>,
+    /// Labels of the origin that a rerun keeps.
+    pub labels_of_origin: Labels,
+    /// Whether a rerun has another workload than its origin.
+    pub changes_workload: bool,
 }
 
 /// A dedup key with its window.
@@ -97,18 +106,17 @@ impl ExecuteRequest {
         if let EntryKey::Path(path) = &self.entry {
             check_path(path).map_err(|rejection| rejection.within("entry"))?;
         }
-        if let Some(workload) = &self.workload {
-            check_json("workload", workload, MAX_WORKLOAD_BYTES)?;
-            if !workload.is_object() && !workload.is_null() {
-                return Err(Rejection::invalid("workload", "workload must be a map"));
-            }
-        }
-        if self.execution_pool.as_ref().is_some_and(|pool| !is_pool_name(pool)) {
-            let message = "a pool's name has 1 to 64 letters, digits, - and _";
-            return Err(Rejection::invalid("executionPool", message));
-        }
+        check_workload(self.workload.as_ref())?;
+        check_pool(self.execution_pool.as_deref())?;
+        check_labels(&self.labels)?;
         tenancy::check(&self.tenancy)?;
         self.dedup.as_ref().map_or(Ok(()), check_dedup)
+    }
+
+    /// Returns the labels that the request names.
+    #[must_use]
+    pub fn labels(&self) -> Labels {
+        self.labels.iter().cloned().collect()
     }
 
     /// Returns the hash by which different requests under one dedup key are detected. It is made before the catalog
@@ -126,11 +134,66 @@ impl ExecuteRequest {
         if tenant_id.is_some() || organization_id.is_some() {
             parts.push(json!([tenant_id, organization_id]));
         }
+        parts.extend(self.labels().to_stored());
         request_hash(&parts.into())
     }
 }
 
-fn check_dedup(dedup: &Dedup) -> Result<(), Rejection> {
+/// Checks the labels of a request.
+pub(super) fn check_labels(labels: &[Label]) -> Result<(), Rejection> {
+    if labels.len() > MAX_LABELS {
+        let message = format!("an execution has at most {MAX_LABELS} labels, not {}", labels.len());
+        return Err(Rejection::invalid("labels", message));
+    }
+    let mut names = BTreeSet::new();
+    for (index, Label { name, value }) in labels.iter().enumerate() {
+        let field = |part: &str| format!("labels.{index}.{part}");
+        check_label_name(&field("name"), name)?;
+        check_label_value(&field("value"), value)?;
+        if !names.insert(name) {
+            return Err(Rejection::invalid(&field("name"), format!("there are two labels with the name {name:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the name of a label.
+pub fn check_label_name(field: &str, name: &str) -> Result<(), Rejection> {
+    if is_label_name(name) {
+        return Ok(());
+    }
+    let message = "a label's name has 1 to 63 characters: a to z, 0 to 9, and after the first one also . _ / and -";
+    Err(Rejection::invalid(field, message))
+}
+
+/// Checks the value of a label.
+pub fn check_label_value(field: &str, value: &str) -> Result<(), Rejection> {
+    if is_label_value(value) {
+        return Ok(());
+    }
+    Err(Rejection::invalid(field, "a label's value has 1 to 128 bytes, and no control characters"))
+}
+
+/// Checks a workload, or the changes of one.
+pub(super) fn check_workload(workload: Option<&Value>) -> Result<(), Rejection> {
+    let Some(workload) = workload else { return Ok(()) };
+    check_json("workload", workload, MAX_WORKLOAD_BYTES)?;
+    if workload.is_object() || workload.is_null() {
+        return Ok(());
+    }
+    Err(Rejection::invalid("workload", "workload must be a map"))
+}
+
+/// Checks the name of a pool.
+pub(super) fn check_pool(pool: Option<&str>) -> Result<(), Rejection> {
+    if pool.is_none_or(is_pool_name) {
+        return Ok(());
+    }
+    Err(Rejection::invalid("executionPool", "a pool's name has 1 to 64 letters, digits, - and _"))
+}
+
+/// Checks a dedup key and its window.
+pub(super) fn check_dedup(dedup: &Dedup) -> Result<(), Rejection> {
     check_key("dedup.key", &dedup.key)?;
     match dedup.window_seconds {
         Some(seconds) if !(1..=MAX_WINDOW_SECONDS).contains(&seconds) => {

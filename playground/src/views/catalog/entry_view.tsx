@@ -9,10 +9,12 @@ import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { Time } from "../../ui/time";
 import { ViewPage } from "../../ui/view_page";
+import { ExecutionHistory } from "../execution_history/panel";
 import { EntryActions } from "./entry_actions";
 import { EntryContent } from "./entry_content";
 import { EntryFacts } from "./entry_facts";
-import { KindBadge } from "./kind_badge";
+import { EntrySteps } from "./entry_steps";
+import { isExecutable, KindBadge } from "./kind_badge";
 import { CatalogEntryViewDocument, type CatalogEntryViewQuery } from "./operations.generated";
 import { RegisterVersion } from "./register_version";
 import { RetiredBadge } from "./retired_badge";
@@ -56,13 +58,26 @@ export function EntryView() {
       {show === "register" ? (
         <RegisterVersion entry={entry} />
       ) : (
-        <div className={classes.columns}>
-          <EntryContent entry={entry} />
-          <EntryFacts entry={entry} />
-        </div>
+        <>
+          {isExecutable(entry.kind) && <PathHistory key={path} path={path} />}
+          {isExecutable(entry.kind) && <EntrySteps key={path} path={path} />}
+          <div className={classes.columns}>
+            <EntryContent entry={entry} />
+            <EntryFacts entry={entry} />
+          </div>
+        </>
       )}
     </ViewPage>
   );
+}
+
+/** Executions of all versions of the path. */
+function PathHistory({ path }: { path: string }) {
+  const { period } = route.useSearch();
+  const navigate = route.useNavigate();
+  const choose = (chosen: string) =>
+    void navigate({ search: (before) => ({ ...before, period: chosen }), replace: true, resetScroll: false });
+  return <ExecutionHistory path={path} period={period} onPeriod={choose} />;
 }
 
 function Summary({ entry }: { entry: Entry }) {

@@ -1,6 +1,7 @@
 /**
  * Addresses of the catalog: `/catalog` with the filter of the list, and `/catalog/<path>` for an entry. Paths contain
- * slashes, so the rest of the address is the path. Without `version`, an entry is the newest version.
+ * slashes, so the rest of the address is the path. Without `version`, an entry is the newest version. `period` is that of
+ * the chart of executions.
  */
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
@@ -9,7 +10,7 @@ import { rootRoute } from "../../app/root_route";
 import { searchOf } from "../../app/search";
 
 const catalogSearch = searchOf("kind", "prefix", "text", "versions", "retired", "register");
-const entrySearch = searchOf("version", "show", "with");
+const entrySearch = searchOf("version", "show", "with", "period");
 
 export type CatalogSearch = ReturnType<typeof catalogSearch>;
 export type EntrySearch = ReturnType<typeof entrySearch>;

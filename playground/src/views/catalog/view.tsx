@@ -7,6 +7,7 @@ import { lazy, Suspense, useMemo } from "react";
 
 import { useApiPages } from "../../api/hooks";
 import { DataTable, type Column } from "../../ui/data_table";
+import { ExportMenu } from "../../ui/export_menu";
 import { formatNumber } from "../../ui/format";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { PermittedButton } from "../../ui/permitted_button";
@@ -57,6 +58,19 @@ const COLUMNS: readonly Column<Row>[] = [
   },
 ];
 
+/** Columns of the list as a file. */
+const EXPORTED: readonly string[] = [
+  "id",
+  "path",
+  "version",
+  "kind",
+  "kindText",
+  "name",
+  "description",
+  "createdAt",
+  "archivedAt",
+];
+
 export function CatalogView() {
   const { kind, prefix, text, versions, retired, register } = route.useSearch();
   const navigate = route.useNavigate();
@@ -83,6 +97,13 @@ export function CatalogView() {
           >
             Register an entry
           </PermittedButton>
+          <ExportMenu
+            name="catalog"
+            document={CatalogEntriesDocument}
+            variables={{ filter: variables.filter }}
+            select={(data) => data.catalogEntries}
+            columns={EXPORTED}
+          />
           <OpenAsGraphql document={CatalogEntriesDocument} variables={variables} />
         </>
       }

@@ -40,7 +40,7 @@ function fieldsOf(event: EventDetail): [string, ReactNode][] {
     ["Path", owner?.path && <CatalogLink path={owner.path} version={event.catalogEntry?.version} />],
     ["Event", event.eventId],
     ["Caused by", event.parentEventId],
-    ["Started by", event.parentExecutionId && <IdLink id={event.parentExecutionId} kind="execution" />],
+    ["Parent", event.parentExecutionId && <IdLink id={event.parentExecutionId} kind="execution" />],
     ["Node", event.nodeName && `${event.nodeName}${event.nodeType ? ` (${event.nodeType})` : ""}`],
     ["Duration", event.durationSeconds !== null && formatDuration(event.durationSeconds)],
     ["Shard", String(event.shard)],

@@ -10,7 +10,7 @@ const route = getRouteApi("/events");
 const FIELDS = [
   { name: "types", label: "Types", placeholder: "subscription.*" },
   { name: "executions", label: "Executions", placeholder: "Ids" },
-  { name: "parent", label: "Started by", placeholder: "Id of a parent" },
+  { name: "parent", label: "Parent", placeholder: "Id of a parent" },
   { name: "nodes", label: "Nodes", placeholder: "Names of steps" },
   { name: "statuses", label: "Statuses", placeholder: "FAILED" },
   { name: "find", label: "Find in the list", placeholder: "Any text" },

@@ -13,7 +13,7 @@ import { PermittedButton } from "../../ui/permitted_button";
 import { Failure, PartialData } from "../../ui/states";
 import { ExecuteDocument, type WorkloadOfEntryQuery } from "./operations.generated";
 import { Outcome, type Payload } from "./outcome";
-import { NO_OPTIONS, requestOf, RequestOptions, windowError } from "./request_options";
+import { labelsError, NO_OPTIONS, requestOf, RequestOptions, windowError } from "./request_options";
 import { WorkloadPanel } from "./workload_panel";
 import { textsOf, workloadOf } from "./workload_values";
 import classes from "./execute_form.module.css";
@@ -32,7 +32,8 @@ export function ExecuteForm({ entry: { path, catalogId, version, workloadFields:
   const execute = useApiMutation(ExecuteDocument);
   const { errors, additionalError, workload } = workloadOf(fields, texts, additional);
   const input: ExecuteInput = { entry: newest ? { path } : { catalogId }, workload, ...requestOf(options) };
-  const invalid = Object.keys(errors).length > 0 || additionalError !== null || windowError(options) !== null;
+  const optionError = windowError(options) ?? labelsError(options);
+  const invalid = Object.keys(errors).length > 0 || additionalError !== null || optionError !== null;
   const payload = execute.data?.data.execute;
   const refused = errorsByField(payload);
   // A changed request has not been refused.
@@ -90,12 +91,17 @@ export function ExecuteForm({ entry: { path, catalogId, version, workloadFields:
 }
 
 /** Names of the fields of a request that have an input. */
-const SHOWN = new Set(["workload", "key", "windowSeconds", "executionPool"]);
+const SHOWN = new Set(["workload", "key", "windowSeconds", "executionPool", "labels"]);
+
+/** Returns the name of the input of a field: its last name, or that of the labels for a part of a label. */
+function fieldName(field: readonly string[] | null): string {
+  return (field?.[0] === "labels" ? field[0] : field?.at(-1)) ?? "";
+}
 
 function errorsByField(payload: Payload | null | undefined): Map<string, string> {
-  return new Map((payload?.userErrors ?? []).flatMap(({ field, message }) => (field ? [[field.at(-1) ?? "", message]] : [])));
+  return new Map((payload?.userErrors ?? []).flatMap(({ field, message }) => (field ? [[fieldName(field), message]] : [])));
 }
 
 function areShown({ userErrors }: Payload): boolean {
-  return userErrors.length > 0 && userErrors.every(({ field }) => SHOWN.has(field?.at(-1) ?? ""));
+  return userErrors.length > 0 && userErrors.every(({ field }) => SHOWN.has(fieldName(field)));
 }

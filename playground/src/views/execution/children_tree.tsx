@@ -43,7 +43,7 @@ export function ChildrenTree({ id, growing, nested = false }: Props) {
       {nodes.length === 0 && !nested && (
         <Empty title="No children">This execution has not started another one. A step with the tool playbook starts one.</Empty>
       )}
-      <ul className={classes.children} aria-label={`Executions started by ${id}`}>
+      <ul className={classes.children} aria-label={`Children of ${id}`}>
         {nodes.map((child) => (
           <ChildItem key={child.id} child={child} />
         ))}

@@ -11,22 +11,30 @@ const TITLES: Partial<Record<Execution["status"], string>> = {
   CANCELLED: "The execution was cancelled",
 };
 
+/** A long word of an error, such as an address, is broken, so that it stays on the page. */
+const BREAKABLE = { overflowWrap: "anywhere" } as const;
+
 interface Props {
-  execution: Pick<Execution, "id" | "status" | "error">;
+  execution: Pick<Execution, "id" | "status" | "error" | "cancelledBy">;
   steps: readonly StepState[];
 }
 
-export function ErrorReport({ execution: { id, status, error }, steps }: Props) {
+export function ErrorReport({ execution: { id, status, error, cancelledBy }, steps }: Props) {
   const failed = steps.filter((step) => step.error !== null);
   const title = TITLES[status] ?? (failed.length > 0 ? "A step reported an error" : null);
   if (title === null) {
     return null;
   }
+  const caller = status === "CANCELLED" && cancelledBy !== null ? ` by ${cancelledBy}` : "";
   return (
-    <Alert color={status === "FAILED" ? "red" : "yellow"} variant="outline" icon={<IconAlertOctagon />} title={title}>
-      {error !== null && <Text size="sm">{error}</Text>}
+    <Alert color={status === "FAILED" ? "red" : "yellow"} variant="outline" icon={<IconAlertOctagon />} title={`${title}${caller}`}>
+      {error !== null && (
+        <Text size="sm" style={BREAKABLE}>
+          {error}
+        </Text>
+      )}
       {failed.map((step) => (
-        <Text size="sm" key={step.name}>
+        <Text size="sm" key={step.name} style={BREAKABLE}>
           <Anchor
             renderRoot={(props) => (
               <Link {...props} to="/events" search={{ executions: id, nodes: step.name, from: "beginning" }} />

@@ -1,26 +1,33 @@
 /** The main facts of an execution. */
 
+import { Anchor } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 
+import { useViewer } from "../../api/viewer";
 import { objectOf } from "../../app/object_links";
 import { CopyButton } from "../../ui/copy_button";
 import { ExecutionStatus } from "../../ui/execution_status";
 import { FieldList } from "../../ui/field_list";
 import { formatNumber } from "../../ui/format";
 import { IdLink } from "../../ui/id_link";
+import { LabelChips } from "../../ui/label_chips";
 import { RunDuration } from "../../ui/run_duration";
 import { Time } from "../../ui/time";
 import type { Execution } from "./live_execution";
+import type { LogEventFragment } from "./operations.generated";
 import classes from "./summary.module.css";
 
 interface Props {
   execution: Execution;
   /** Time of the moment that is shown; undefined: the newest state. */
   moment: string | undefined;
+  /** Events of its log that were read. */
+  events: readonly LogEventFragment[];
 }
 
-export function Summary({ execution, moment }: Props) {
+export function Summary({ execution, moment, events }: Props) {
   const { startedAt, endedAt } = execution;
+  const dedupKey = dedupKeyOf(events);
   return (
     <div className={classes.summary}>
       <FieldList
@@ -34,15 +41,18 @@ export function Summary({ execution, moment }: Props) {
       <FieldList
         fields={[
           ["Path", <Path execution={execution} />],
-          ["Started by", <Parent execution={execution} />],
+          ["Parent", <Parent execution={execution} />],
+          ["Started by", execution.startedBy],
           ["Reruns", (execution.reruns?.nodes.length ?? 0) > 0 && <Reruns execution={execution} />],
           ["Rerun of", execution.rerunOf && <IdLink kind="execution" id={execution.rerunOf.id} />],
+          ["Dedup key", dedupKey !== undefined && <DedupKey value={dedupKey} execution={execution} />],
           ["Trace id", <TraceId execution={execution} />],
         ]}
       />
       <FieldList
         fields={[
           ["Pool", execution.executionPool ?? "Default pool"],
+          ["Labels", execution.labels && execution.labels.length > 0 && <LabelChips labels={execution.labels} />],
           ["Tenant", `${execution.tenantId}, organization ${execution.organizationId}`],
           ["Events", execution.eventCount !== null && formatNumber(execution.eventCount)],
           ["Shard", String(execution.shard)],
@@ -82,7 +92,7 @@ function Reruns({ execution: { reruns } }: { execution: Execution }) {
 
 function Parent({ execution: { parent } }: { execution: Execution }) {
   if (parent === null) {
-    return "A request";
+    return "None";
   }
   const starter = objectOf(parent);
   return starter ? (
@@ -94,13 +104,40 @@ function Parent({ execution: { parent } }: { execution: Execution }) {
   );
 }
 
+/** Returns the dedup key of the request, from the started event; undefined if the request had none. */
+function dedupKeyOf(events: readonly LogEventFragment[]): string | undefined {
+  const meta = events.find(({ type }) => type === "playbook_started")?.meta;
+  const key = (meta as { dedup?: { key?: unknown } } | null | undefined)?.dedup?.key;
+  return typeof key === "string" ? key : undefined;
+}
+
+/** The key with a link to the list of its execution. A key belongs to the parent, if there is one. */
+function DedupKey({ value, execution: { parent } }: { value: string; execution: Execution }) {
+  const starter = parent && objectOf(parent);
+  return (
+    <span className={classes.trace}>
+      <Link to="/executions" search={{ dedup: value, parent: starter?.id }} className={classes.link}>
+        {value}
+      </Link>{" "}
+      <CopyButton value={value} name="dedup key" />
+    </span>
+  );
+}
+
 function TraceId({ execution: { trace } }: { execution: Execution }) {
+  const { data } = useViewer();
+  const page = data?.data.server?.traceUrl;
   const id = trace?.traceparent.split("-")[1];
   return id === undefined ? (
     "None"
   ) : (
     <span className={classes.trace}>
       {id} <CopyButton value={id} name="trace id" />
+      {page && (
+        <Anchor href={page.replaceAll("{traceId}", id)} target="_blank" rel="noreferrer" size="sm" display="block">
+          Open the trace
+        </Anchor>
+      )}
     </span>
   );
 }

@@ -19,6 +19,7 @@ import { useLog } from "./log_reader";
 import { useMoment } from "./moment";
 import { ExecutionDetailDocument } from "./operations.generated";
 import { Parts } from "./parts";
+import { RerunButton } from "./rerun_button";
 import { Summary } from "./summary";
 import classes from "./view.module.css";
 
@@ -63,6 +64,7 @@ function Actions({ execution }: { execution: Execution }) {
   return (
     <>
       <CancelButton execution={execution} />
+      <RerunButton key={execution.id} execution={execution} />
       {execution.path !== null && (
         <Button
           renderRoot={(props) => <Link {...props} to="/execute" search={{ path: execution.path ?? undefined, from: execution.id }} />}
@@ -70,7 +72,7 @@ function Actions({ execution }: { execution: Execution }) {
           variant="default"
           leftSection={<IconPlayerPlay size={14} />}
         >
-          Execute again…
+          Execute with changes…
         </Button>
       )}
       <OpenAsGraphql document={ExecutionDetailDocument} variables={{ id: execution.id }} />
@@ -93,7 +95,7 @@ function Content({ execution: newest }: { execution: Execution }) {
     <>
       <ErrorReport execution={shown} steps={shown.steps?.nodes ?? []} />
       {error && <Failure error={error} />}
-      <Summary execution={shown} moment={moment} />
+      <Summary execution={shown} moment={moment} events={log.events} />
       <HistorySlider log={log} at={at} onChange={choose} />
       <Parts execution={execution} shown={shown} moment={moment} log={log} />
     </>

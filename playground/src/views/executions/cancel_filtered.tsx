@@ -1,64 +1,61 @@
 /** Cancels the executions that match the filter. The dry run shows before which ones these are. */
 
 import { IconPlayerStop } from "@tabler/icons-react";
-import { useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
 
 import { send } from "../../api/client";
 import { ApiError } from "../../api/errors";
-import type { ExecutionFilter } from "../../api/schema.generated";
-import { BulkActionDialog, type BulkItem, type BulkOutcome } from "../../ui/bulk_action_dialog";
-import { PermittedButton } from "../../ui/permitted_button";
+import type { ExecutionFilter, ExecutionStatus } from "../../api/schema.generated";
+import type { BulkItem, BulkRequest } from "../../ui/bulk_action_dialog";
+import { FilteredAction, type BatchOutcome } from "./filtered_action";
 import { CancelExecutionsDocument, type CancelExecutionsMutation } from "./operations.generated";
 
+/** Maximum number of executions in one request, which the server sets. */
+const BATCH_SIZE = 1_000;
+/** Statuses of executions that have not ended. */
+const OPEN: readonly ExecutionStatus[] = ["PENDING", "RUNNING", "UNKNOWN"];
+
 export function CancelFiltered({ filter }: { filter: ExecutionFilter }) {
-  const [opened, setOpened] = useState(false);
-  const queries = useQueryClient();
-  // The server refuses a filter without conditions, and has another selector for all executions.
-  const select = Object.keys(filter).length > 0 ? { filter } : { all: true };
-
-  async function run(request: { dryRun: boolean; reason: string | null }): Promise<BulkOutcome> {
-    const { data, errors } = await send(CancelExecutionsDocument, { input: { ...request, select } });
-    if (!data.cancelExecutions) {
-      throw ApiError.of(errors);
-    }
-    if (!request.dryRun) {
-      void queries.invalidateQueries();
-    }
-    return outcomeOf(data.cancelExecutions);
-  }
-
   return (
-    <>
-      <PermittedButton
-        capability="CANCEL"
-        variant="default"
-        leftSection={<IconPlayerStop size={14} />}
-        onClick={() => setOpened(true)}
-      >
-        Cancel filtered…
-      </PermittedButton>
-      <BulkActionDialog
-        opened={opened}
-        title="Cancel the filtered executions that have not ended"
-        action="Cancel executions"
-        dangerous
-        run={run}
-        onClose={() => setOpened(false)}
-      />
-    </>
+    <FilteredAction
+      filter={filter}
+      narrow={openOnly}
+      capability="CANCEL"
+      icon={<IconPlayerStop size={14} />}
+      label="Cancel filtered…"
+      title="Cancel the filtered executions that have not ended"
+      action="Cancel executions"
+      description="No further step of these executions begins. A step that a worker runs now is not interrupted."
+      dangerous
+      withReason
+      batchSize={BATCH_SIZE}
+      carryOut={cancel}
+    />
   );
+}
+
+/** Returns the filter without the statuses of executions that have ended; null if no other status is left. */
+function openOnly(filter: ExecutionFilter): ExecutionFilter | null {
+  const statuses = OPEN.filter((status) => filter.statuses?.includes(status) ?? true);
+  return statuses.length > 0 ? { ...filter, statuses } : null;
+}
+
+async function cancel(ids: string[], { dryRun, reason }: BulkRequest): Promise<BatchOutcome> {
+  const { data, errors } = await send(CancelExecutionsDocument, { input: { select: { ids }, dryRun, reason } });
+  if (!data.cancelExecutions) {
+    throw ApiError.of(errors);
+  }
+  return outcomeOf(data.cancelExecutions);
 }
 
 type Payload = NonNullable<CancelExecutionsMutation["cancelExecutions"]>;
 
-function outcomeOf(payload: Payload): BulkOutcome {
-  const rest = payload.continueWith.length;
-  const more = { message: `${rest} executions are not cancelled yet. Repeat the action to continue.` };
+function outcomeOf({ results, complete, continueWith, unavailableShards, userErrors }: Payload): BatchOutcome {
+  const more = { message: "Some executions are not cancelled yet. Repeat the action to continue." };
   return {
-    items: payload.results.map(itemOf),
-    unavailableShards: payload.unavailableShards,
-    userErrors: rest > 0 && payload.userErrors.length === 0 ? [more] : payload.userErrors,
+    items: results.map(itemOf),
+    complete,
+    unavailableShards,
+    userErrors: continueWith.length > 0 && userErrors.length === 0 ? [more] : userErrors,
   };
 }
 

@@ -4,6 +4,7 @@ import { ObjectLink, objectOf } from "../../app/object_links";
 import type { Column } from "../../ui/data_table";
 import { ExecutionStatus } from "../../ui/execution_status";
 import { IdLink } from "../../ui/id_link";
+import { LabelChips } from "../../ui/label_chips";
 import { RunDuration } from "../../ui/run_duration";
 import { Time } from "../../ui/time";
 import type { ExecutionRowFragment } from "./operations.generated";
@@ -11,6 +12,8 @@ import { ProgressBar } from "./progress_bar";
 import classes from "./columns.module.css";
 
 type Row = ExecutionRowFragment;
+
+const MAX_LABELS = 3;
 
 export const COLUMNS: readonly Column<Row>[] = [
   { title: "Status", cell: (row) => <ExecutionStatus execution={row} /> },
@@ -27,18 +30,46 @@ export const COLUMNS: readonly Column<Row>[] = [
         </span>
       ),
   },
-  { title: "Started by", cell: (row) => <Parent row={row} /> },
+  { title: "Parent", cell: (row) => <Parent row={row} /> },
 ];
 
-/** Path and id; one above the other on a narrow screen. */
-function Name({ row: { id, path } }: { row: Row }) {
+const ENDED: Column<Row> = { title: "Ended", cell: ({ endedAt }) => <Time value={endedAt} /> };
+
+/** Columns of the list that is ordered by the end. */
+export const COLUMNS_WITH_END: readonly Column<Row>[] = COLUMNS.flatMap((column) =>
+  column.title === "Started" ? [column, ENDED] : [column],
+);
+
+/** Columns of the list as a file. */
+export const EXPORTED: readonly string[] = [
+  "id",
+  "path",
+  "status",
+  "statusText",
+  "failedSteps",
+  "startedAt",
+  "endedAt",
+  "error",
+  "shard",
+  "labels",
+  "progress.stepsCompleted",
+  "progress.stepsKnown",
+  "parent.execution.id",
+  "parent.subscription.id",
+];
+
+/** Path and id, one above the other on a narrow screen, and the labels below. */
+function Name({ row: { id, path, labels } }: { row: Row }) {
   return (
-    <span className={classes.name}>
-      <ObjectLink kind="execution" id={id} className={classes.path}>
-        {path ?? "Unknown path"}
-      </ObjectLink>
-      <IdLink kind="execution" id={id} />
-    </span>
+    <>
+      <span className={classes.name}>
+        <ObjectLink kind="execution" id={id} className={classes.path}>
+          {path ?? "Unknown path"}
+        </ObjectLink>
+        <IdLink kind="execution" id={id} />
+      </span>
+      <LabelChips labels={labels ?? []} max={MAX_LABELS} />
+    </>
   );
 }
 

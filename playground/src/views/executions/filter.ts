@@ -1,25 +1,39 @@
 /** The filter of the server, from the address of the view. */
 
 import type { ExecutionFilter, ExecutionStatus } from "../../api/schema.generated";
+import { labelConditions } from "../../app/labels";
 import { listOf } from "../../ui/filter_bar";
 import type { ExecutionsSearch } from "./route";
 
 export const STATUSES: readonly ExecutionStatus[] = ["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "UNKNOWN"];
 
+/** Reasons a dedup key is not found. */
+export const DEDUP_HINT = "The key of an execution that has a parent is found only with this parent. Keys expire.";
+
 const DURATION = /^(\d+)([mhd])$/;
 const UNIT_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Returns the filter. A duration such as `1h` counts back from `now`. An unknown status or time is left out. */
+/**
+ * Returns the filter. A duration such as `1h` counts back from `now`. An unknown status or time is left out; malformed labels
+ * and ids are refused by the server.
+ */
 export function filterOf(search: ExecutionsSearch, now: number): ExecutionFilter {
   const statuses = statusesOf(search.statuses);
   const since = timeOf(search.since, now);
   const until = timeOf(search.until, now);
+  const endedSince = timeOf(search.endedSince, now);
+  const endedUntil = timeOf(search.endedUntil, now);
   return {
     ...(statuses.length > 0 && { statuses }),
     ...pathCondition(search.path),
+    ...(search.labels !== undefined && { labels: labelConditions(search.labels) }),
+    ...(search.dedup !== undefined && { dedupKey: search.dedup }),
+    ...(search.id !== undefined && { idPrefix: search.id }),
     ...(search.parent !== undefined && { parentExecutionId: search.parent }),
     ...(since !== undefined && { startedAfter: since }),
     ...(until !== undefined && { startedBefore: until }),
+    ...(endedSince !== undefined && { endedAfter: endedSince }),
+    ...(endedUntil !== undefined && { endedBefore: endedUntil }),
   };
 }
 
@@ -36,7 +50,8 @@ function pathCondition(path: string | undefined): Pick<ExecutionFilter, "path" |
   return path.endsWith("*") ? { pathPrefix: path.slice(0, -1) } : { path };
 }
 
-function timeOf(text: string | undefined, now: number): string | undefined {
+/** Returns the time of a text: a time, or a duration that counts back from `now`; undefined if it is neither. */
+export function timeOf(text: string | undefined, now: number): string | undefined {
   const [, count, unit] = DURATION.exec(text ?? "") ?? [];
   if (count !== undefined && unit !== undefined) {
     return new Date(now - Number(count) * UNIT_MS[unit]!).toISOString();

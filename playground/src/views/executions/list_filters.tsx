@@ -1,14 +1,15 @@
-/** Filter of the list. The server filters, and the address has the filter. */
+/** Filter and order of the list. The server filters and orders, and the address has both. */
 
-import { Autocomplete, MultiSelect } from "@mantine/core";
+import { Autocomplete, MultiSelect, Select } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { useApiQuery } from "../../api/hooks";
 import { FilterBar, FilterText } from "../../ui/filter_bar";
 import filterClasses from "../../ui/filter_bar.module.css";
-import { STATUSES, statusesOf } from "./filter";
+import { DEDUP_HINT, STATUSES, statusesOf } from "./filter";
 import { ExecutedPathsDocument } from "./operations.generated";
+import { NEWEST, ORDERS, orderOf } from "./order";
 import type { ExecutionsSearch } from "./route";
 import { TimeFilter } from "./time_filter";
 
@@ -31,8 +32,31 @@ export function ListFilters() {
         placeholder={search.statuses === undefined ? "All" : ""}
       />
       <PathFilter value={search.path} onApply={(path) => apply({ path })} />
-      <FilterText label="Started by" placeholder="Id of a parent" value={search.parent} onApply={(parent) => apply({ parent })} />
-      <TimeFilter since={search.since} until={search.until} onChange={apply} />
+      <FilterText label="Labels" placeholder="order_id=17, team" value={search.labels} onApply={(labels) => apply({ labels })} />
+      <FilterText label="Dedup key" hint={DEDUP_HINT} value={search.dedup} onApply={(dedup) => apply({ dedup })} />
+      <FilterText label="Id begins with" value={search.id} onApply={(id) => apply({ id })} />
+      <FilterText label="Parent" placeholder="Id of a parent" value={search.parent} onApply={(parent) => apply({ parent })} />
+      <TimeFilter label="Started" since={search.since} until={search.until} onChange={apply} />
+      <TimeFilter
+        label="Ended"
+        since={search.endedSince}
+        until={search.endedUntil}
+        onChange={(change) =>
+          apply({
+            ...("since" in change && { endedSince: change.since }),
+            ...("until" in change && { endedUntil: change.until }),
+          })
+        }
+      />
+      <Select
+        label="Order"
+        size="xs"
+        className={filterClasses.field!}
+        data={[...ORDERS]}
+        value={orderOf(search.order)}
+        onChange={(order) => apply({ order: order === null || order === NEWEST ? undefined : order })}
+        allowDeselect={false}
+      />
     </FilterBar>
   );
 }

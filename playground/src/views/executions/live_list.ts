@@ -1,26 +1,31 @@
 /**
  * The listed executions as they change. Pages come from queries; a live subscription from the oldest listed execution on
- * changes their rows in place and adds later executions at the top. While it is paused, the list stays as it is.
+ * changes their rows in place and adds other executions. While it is paused, and in another order than newest first, the
+ * list stays as it is.
  */
 
-import { useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 
 import type { ApiError } from "../../api/errors";
 import { useApiPages } from "../../api/hooks";
 import { follow, type LiveObserver, type LiveState } from "../../api/live";
-import type { ExecutionFilter } from "../../api/schema.generated";
+import type { ExecutionFilter, ExecutionOrder } from "../../api/schema.generated";
 import {
   ExecutionListDocument,
   ExecutionListTailDocument,
   type ExecutionListTailSubscription,
   type ExecutionRowFragment,
 } from "./operations.generated";
+import { NEWEST } from "./order";
 
-/** Number of later executions after which the pages are read again, so that the list stays short. */
-const MAX_LATER = 100;
+/** Number of executions that no page has after which the pages are read again, so that the list stays short. */
+const MAX_ADDED = 100;
 /** Number of changes that are kept; the pages that are read again have the others. */
 const MAX_CHANGES = 1_000;
 const DRAW_MS = 250;
+
+const NOT_LIVE: ExecutionList["live"] = { state: "ended", error: undefined };
+const CONNECTING: ExecutionList["live"] = { state: "connecting", error: undefined };
 
 /** Newest states by id; null if the execution left the filter. */
 type Changes = ReadonlyMap<string, ExecutionRowFragment | null>;
@@ -33,33 +38,62 @@ export interface ExecutionList {
   gaps: readonly number[];
 }
 
-export function useExecutionList(filter: ExecutionFilter, paused: boolean): ExecutionList {
-  const pages = useListPages(filter);
+export function useExecutionList(filter: ExecutionFilter, order: ExecutionOrder, paused: boolean): ExecutionList {
+  const pages = useListPages(filter, order);
   const { nodes, query } = pages;
-  const oldest = query.hasNextPage ? nodes.at(-1)?.startedAt : undefined;
+  const last = query.hasNextPage ? nodes.at(-1) : undefined;
   const ready = query.isSuccess && !query.isPlaceholderData;
-  const { changes, ...stream } = useChanges(filter, oldest ?? filter.startedAfter ?? null, ready && !paused);
-  const later = useMemo(() => laterThan(nodes, changes), [nodes, changes]);
-  const rows = useMemo(() => [...later, ...changed(nodes, changes)], [later, nodes, changes]);
+  const isLive = order === NEWEST;
+  const oldest = last?.startedAt ?? filter.startedAfter ?? null;
+  const { changes, ...stream } = useChanges(filter, order, oldest, isLive && ready, paused);
+  const added = useMemo(() => (isLive ? addedTo(nodes, last, changes) : []), [isLive, nodes, last, changes]);
+  const rows = useMemo(
+    () => (isLive ? [...added, ...changed(nodes, changes)].sort(newestFirst) : nodes),
+    [isLive, added, nodes, changes],
+  );
   const { refetch, isFetching } = query;
-  const long = later.length > MAX_LATER;
+  const long = added.length > MAX_ADDED;
+  // The pages are read at most once for a change: if they still lack executions, the next change may bring them.
+  const reloaded = useRef<Changes>(null);
   useEffect(() => {
-    if (long && !isFetching) {
+    if (long && !isFetching && reloaded.current !== changes) {
+      reloaded.current = changes;
       void refetch();
     }
-  }, [long, isFetching, refetch]);
-  return { rows, pages, ...stream };
+  }, [long, isFetching, changes, refetch]);
+  useReadAgain(isLive && !paused, stream.live.state, refetch);
+  return isLive ? { rows, pages, ...stream } : { rows, pages, live: NOT_LIVE, gaps: [] };
 }
 
-function useListPages(filter: ExecutionFilter) {
-  return useApiPages(ExecutionListDocument, { filter }, (data) => data.executions);
+/** Reads the pages again when the list is live again: its stream does not say which executions left the filter before. */
+function useReadAgain(enabled: boolean, state: LiveState, refetch: () => unknown) {
+  const outdated = useRef(false);
+  useEffect(() => {
+    if (!enabled) {
+      outdated.current = true;
+    } else if (state === "live" && outdated.current) {
+      outdated.current = false;
+      void refetch();
+    }
+  }, [enabled, state, refetch]);
 }
 
-function useChanges(filter: ExecutionFilter, oldest: string | null, enabled: boolean) {
+function useListPages(filter: ExecutionFilter, order: ExecutionOrder) {
+  return useApiPages(ExecutionListDocument, { filter, order }, (data) => data.executions);
+}
+
+function useChanges(filter: ExecutionFilter, order: ExecutionOrder, oldest: string | null, live: boolean, paused: boolean) {
   const [changes, setChanges] = useState<Changes>(new Map());
-  const [live, setLive] = useState<ExecutionList["live"]>({ state: "connecting", error: undefined });
+  const [stream, setStream] = useState(CONNECTING);
   const [gaps, setGaps] = useState<readonly number[]>([]);
-  useEffect(() => setChanges(new Map()), [filter]);
+  // Changes are outdated once no stream continues them. A list that is paused stays as it is.
+  useEffect(() => setChanges(new Map()), [filter, order]);
+  useEffect(() => {
+    if (!paused) {
+      setChanges(new Map());
+    }
+  }, [paused]);
+  const enabled = live && !paused;
   useEffect(() => {
     if (!enabled) {
       return;
@@ -80,15 +114,16 @@ function useChanges(filter: ExecutionFilter, oldest: string | null, enabled: boo
           arrived.set(update.executionId, update.kind === "LEFT_FILTER" ? null : update.execution);
         }
       },
-      state: (state, error) => setLive({ state, error }),
+      state: (state, error) => setStream({ state, error }),
     };
     const stop = follow(ExecutionListTailDocument, () => variables, observer);
     return () => {
       stop();
       window.clearInterval(timer);
+      setStream(CONNECTING);
     };
   }, [filter, oldest, enabled]);
-  return { changes, live, gaps };
+  return { changes, live: stream, gaps };
 }
 
 /** Returns the shards with a gap. A state that comes from a shard again ends its gap. */
@@ -101,19 +136,21 @@ function gapsAfter(gaps: readonly number[], update: ExecutionListTailSubscriptio
 }
 
 function bounded(changes: Map<string, ExecutionRowFragment | null>): Changes {
-  const surplus = [...changes.keys()].sort(newestFirst).slice(MAX_CHANGES);
+  const surplus = [...changes.keys()].sort(laterId).slice(MAX_CHANGES);
   surplus.forEach((id) => changes.delete(id));
   return changes;
 }
 
-/** Returns the executions that started after the newest of the pages, newest first. */
-function laterThan(nodes: readonly ExecutionRowFragment[], changes: Changes): ExecutionRowFragment[] {
+/** Returns the executions that no page has, and that are before the last execution of the pages if the list has more. */
+function addedTo(
+  nodes: readonly ExecutionRowFragment[],
+  last: ExecutionRowFragment | undefined,
+  changes: Changes,
+): ExecutionRowFragment[] {
   const listed = new Set(nodes.map(({ id }) => id));
-  const newest = nodes[0]?.startedAt ?? "";
   return [...changes.values()]
     .filter((change) => change !== null)
-    .filter((change) => !listed.has(change.id) && (change.startedAt ?? "") >= newest)
-    .sort((a, b) => newestFirst(a.id, b.id));
+    .filter((change) => !listed.has(change.id) && (!last || newestFirst(change, last) < 0));
 }
 
 /** Returns the executions of the pages in their newest states, without those that left the filter. */
@@ -121,7 +158,13 @@ function changed(nodes: readonly ExecutionRowFragment[], changes: Changes): Exec
   return nodes.flatMap((node) => (changes.has(node.id) ? (changes.get(node.id) ?? []) : node));
 }
 
+/** The order of the server: by the start, and by the id where executions started together. Times have equal lengths. */
+function newestFirst(a: ExecutionRowFragment, b: ExecutionRowFragment): number {
+  const [first, second] = [a.startedAt ?? "", b.startedAt ?? ""];
+  return first === second ? laterId(a.id, b.id) : first < second ? 1 : -1;
+}
+
 /** Ids are times in effect, and later ones have at least as many digits. */
-function newestFirst(a: string, b: string): number {
+function laterId(a: string, b: string): number {
   return b.length - a.length || (a < b ? 1 : -1);
 }

@@ -1,6 +1,8 @@
 /**
  * Address of the executions: `/executions`, with the filter of the server: statuses, the path or its beginning (with `*`
- * at the end), the parent, and the start time (`since`, a time or a duration such as `1h`; `until`, a time).
+ * at the end), labels (`order_id=17, team`), the dedup key (`dedup`), the first digits of the id (`id`), the parent, the
+ * start time (`since`, a time or a duration such as `1h`; `until`, a time), and likewise the time of the end
+ * (`endedSince`, `endedUntil`); and with the order, unless it is newest first.
  */
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
@@ -8,7 +10,19 @@ import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { rootRoute } from "../../app/root_route";
 import { searchOf } from "../../app/search";
 
-const executionsSearch = searchOf("statuses", "path", "parent", "since", "until");
+const executionsSearch = searchOf(
+  "statuses",
+  "path",
+  "labels",
+  "dedup",
+  "id",
+  "parent",
+  "since",
+  "until",
+  "endedSince",
+  "endedUntil",
+  "order",
+);
 
 export type ExecutionsSearch = ReturnType<typeof executionsSearch>;
 

@@ -1,16 +1,19 @@
-/** Menu of the saved views: opens one, saves the current filter under a name, and removes one. */
+/** Menu of the saved views: opens, watches and removes one, and saves the current filter under a name. */
 
 import { ActionIcon, Button, Group, Popover, Stack, Text, TextInput } from "@mantine/core";
 import { IconBookmark, IconTrash } from "@tabler/icons-react";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { removeView, saveView, useSavedViews } from "./saved_views_store";
+import { useStored } from "../../ui/stored";
+import type { ExecutionsSearch } from "./route";
+import { removeView, SAVED_VIEWS, saveView, WATCHES } from "./saved_views_store";
+import { WatchButton, WatchForm } from "./watch_button";
 
 const route = getRouteApi("/executions");
 
 export function SavedViews() {
-  const views = Object.entries(useSavedViews());
+  const views = Object.entries(useStored(SAVED_VIEWS));
   const [opened, setOpened] = useState(false);
   return (
     <Popover opened={opened} onChange={setOpened} position="bottom-end" width={280} shadow="md" trapFocus>
@@ -27,26 +30,38 @@ export function SavedViews() {
             </Text>
           )}
           {views.map(([name, search]) => (
-            <Group key={name} justify="space-between" wrap="nowrap" gap="xs">
-              <Button
-                renderRoot={(props) => <Link {...props} to="/executions" search={search} />}
-                onClick={() => setOpened(false)}
-                variant="subtle"
-                size="compact-sm"
-                justify="flex-start"
-                flex={1}
-              >
-                {name}
-              </Button>
-              <ActionIcon variant="subtle" color="gray" aria-label={`Remove ${name}`} onClick={() => removeView(name)}>
-                <IconTrash size={14} />
-              </ActionIcon>
-            </Group>
+            <SavedView key={name} name={name} search={search} onOpen={() => setOpened(false)} />
           ))}
           <SaveForm />
         </Stack>
       </Popover.Dropdown>
     </Popover>
+  );
+}
+
+function SavedView({ name, search, onOpen }: { name: string; search: ExecutionsSearch; onOpen: () => void }) {
+  const watch = useStored(WATCHES)[name];
+  const [asking, setAsking] = useState(false);
+  return (
+    <div>
+      <Group justify="space-between" wrap="nowrap" gap="xs">
+        <Button
+          renderRoot={(props) => <Link {...props} to="/executions" search={search} />}
+          onClick={onOpen}
+          variant="subtle"
+          size="compact-sm"
+          justify="flex-start"
+          flex={1}
+        >
+          {name}
+        </Button>
+        <WatchButton name={name} watch={watch} asking={asking} onAsk={setAsking} />
+        <ActionIcon variant="subtle" color="gray" aria-label={`Remove ${name}`} onClick={() => removeView(name)}>
+          <IconTrash size={14} />
+        </ActionIcon>
+      </Group>
+      {asking && <WatchForm name={name} onClose={() => setAsking(false)} />}
+    </div>
   );
 }
 

@@ -1,47 +1,36 @@
-/** Filters that the user saved under a name in this browser. They contain no credentials. */
+/** Filters that the user saved under a name in this browser, and which of them are watched. They contain no credentials. */
 
-import { useSyncExternalStore } from "react";
-
+import { Stored } from "../../ui/stored";
 import type { ExecutionsSearch } from "./route";
 
-const STORED = "noetl.executions.views";
-
-export type SavedViewsByName = Readonly<Record<string, ExecutionsSearch>>;
-
-let views = read();
-const listeners = new Set<() => void>();
-
-/** Returns the saved views, and draws the caller again after a change. */
-export function useSavedViews(): SavedViewsByName {
-  return useSyncExternalStore(
-    (listener) => {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    () => views,
-  );
+/** Condition under which the user is notified. */
+export interface Watch {
+  /** The user is notified when more executions match. */
+  above: number;
+  /** Whether more matched when they were last counted. The user is notified when this changes to true. */
+  exceeded: boolean;
 }
 
-/** Saves a view. A view with the same name is replaced. */
+export const SAVED_VIEWS = new Stored<ExecutionsSearch>("noetl.executions.views");
+/** Watched views by their names. */
+export const WATCHES = new Stored<Watch>("noetl.executions.watches");
+
+/** Saves a view. A view with the same name is replaced, and is not watched any more. */
 export function saveView(name: string, search: ExecutionsSearch): void {
-  store({ ...views, [name]: search });
+  WATCHES.remove(name);
+  SAVED_VIEWS.set(name, search);
 }
 
 export function removeView(name: string): void {
-  store(Object.fromEntries(Object.entries(views).filter(([saved]) => saved !== name)));
+  WATCHES.remove(name);
+  SAVED_VIEWS.remove(name);
 }
 
-function store(changed: SavedViewsByName): void {
-  views = changed;
-  window.localStorage.setItem(STORED, JSON.stringify(changed));
-  listeners.forEach((listener) => listener());
+/** Watches a view: the user is notified when more than `above` executions match it, also if that is so already. */
+export function watchView(name: string, above: number): void {
+  WATCHES.set(name, { above, exceeded: false });
 }
 
-function read(): SavedViewsByName {
-  try {
-    const stored: unknown = JSON.parse(window.localStorage.getItem(STORED) ?? "{}");
-    return typeof stored === "object" && stored !== null ? (stored as SavedViewsByName) : {};
-  } catch {
-    return {};
-  }
+export function unwatchView(name: string): void {
+  WATCHES.remove(name);
 }

@@ -1,4 +1,4 @@
-/** Conditions on the start time: a period that ends now, or two times in the chosen zone. */
+/** Conditions on a time: a period that ends now, or two times in the chosen zone. */
 
 import { Select, TextInput } from "@mantine/core";
 
@@ -18,12 +18,13 @@ const PERIODS = [
 ];
 
 interface Props {
+  label: string;
   since: string | undefined;
   until: string | undefined;
   onChange: (change: { since?: string | undefined; until?: string | undefined }) => void;
 }
 
-export function TimeFilter({ since, until, onChange }: Props) {
+export function TimeFilter({ label, since, until, onChange }: Props) {
   const period = PERIODS.some(({ value }) => value === since) ? since! : ANY;
   const between = until !== undefined || (since !== undefined && period === ANY);
   function choose(value: string | null) {
@@ -36,7 +37,7 @@ export function TimeFilter({ since, until, onChange }: Props) {
   return (
     <>
       <Select
-        label="Started"
+        label={label}
         size="xs"
         className={filterClasses.field!}
         data={PERIODS}
@@ -44,8 +45,8 @@ export function TimeFilter({ since, until, onChange }: Props) {
         onChange={choose}
         allowDeselect={false}
       />
-      {between && <TimeInput label="From" value={since} onChange={(time) => onChange({ since: time })} />}
-      {between && <TimeInput label="Until" value={until} onChange={(time) => onChange({ until: time })} />}
+      {between && <TimeInput label={`${label} from`} value={since} onChange={(time) => onChange({ since: time })} />}
+      {between && <TimeInput label={`${label} until`} value={until} onChange={(time) => onChange({ until: time })} />}
     </>
   );
 }

@@ -1,43 +1,56 @@
-/** The executions as they change: filters of the server, numbers by status, saved views, and cancelling by filter. */
+/** The executions as they change: filters of the server, numbers by status, saved views, and actions by filter. */
 
 import { Button, Group } from "@mantine/core";
-import { IconPlayerPause, IconPlayerPlay, IconRocket } from "@tabler/icons-react";
+import { IconPlayerPause, IconPlayerPlay, IconRefresh, IconRocket } from "@tabler/icons-react";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
+import type { ExecutionFilter, ExecutionOrder } from "../../api/schema.generated";
 import { LiveBadge } from "../../ui/live_badge";
 import { DataTable } from "../../ui/data_table";
+import { ExportMenu } from "../../ui/export_menu";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { ViewPage } from "../../ui/view_page";
 import { CancelFiltered } from "./cancel_filtered";
-import { COLUMNS } from "./columns";
-import { filterOf, statusesOf } from "./filter";
+import { COLUMNS, COLUMNS_WITH_END, EXPORTED } from "./columns";
+import { DEDUP_HINT, filterOf, statusesOf } from "./filter";
 import { ListFilters } from "./list_filters";
 import { useExecutionList, type ExecutionList } from "./live_list";
 import { ExecutionListDocument } from "./operations.generated";
+import { labelOf, NEWEST, orderOf } from "./order";
+import { RerunFiltered } from "./rerun_filtered";
 import { SavedViews } from "./saved_views";
 import { StatusCounts } from "./status_counts";
 
 const route = getRouteApi("/executions");
 
 export function ExecutionsView() {
-  const { statuses, path, parent, since, until } = route.useSearch();
+  const { statuses, path, labels, dedup, id, parent, since, until, endedSince, endedUntil, order: orderText } = route.useSearch();
   const filter = useMemo(
-    () => filterOf({ statuses, path, parent, since, until }, Date.now()),
-    [statuses, path, parent, since, until],
+    () => filterOf({ statuses, path, labels, dedup, id, parent, since, until, endedSince, endedUntil }, Date.now()),
+    [statuses, path, labels, dedup, id, parent, since, until, endedSince, endedUntil],
   );
   const [paused, setPaused] = useState(false);
-  const list = useExecutionList(filter, paused);
+  const order = orderOf(orderText);
+  const list = useExecutionList(filter, order, paused);
   return (
     <ViewPage
       title="Executions"
       actions={
         <>
           <SavedViews />
+          <RerunFiltered filter={filter} />
           <CancelFiltered filter={filter} />
-          <OpenAsGraphql document={ExecutionListDocument} variables={{ filter }} />
+          <ExportMenu
+            name="executions"
+            document={ExecutionListDocument}
+            variables={{ filter, order }}
+            select={(data) => data.executions}
+            columns={EXPORTED}
+          />
+          <OpenAsGraphql document={ExecutionListDocument} variables={{ filter, order }} />
         </>
       }
     >
@@ -45,11 +58,19 @@ export function ExecutionsView() {
       <Group justify="space-between" gap="xs">
         <StatusCounts filter={filter} chosen={statusesOf(statuses)} />
         <Group gap="sm">
-          <LiveBadge name="List" state={list.pages.query.error ? "ended" : list.live.state} paused={paused} />
-          <PauseButton paused={paused} onChange={setPaused} />
+          <LiveBadge
+            name="List"
+            state={list.pages.query.error ? "ended" : list.live.state}
+            paused={paused && order === NEWEST}
+          />
+          {order === NEWEST ? (
+            <PauseButton paused={paused} onChange={setPaused} />
+          ) : (
+            <ReloadButton query={list.pages.query} />
+          )}
         </Group>
       </Group>
-      <Content list={list} filtered={Object.keys(filter).length > 0} />
+      <Content list={list} order={order} filter={filter} />
     </ViewPage>
   );
 }
@@ -63,7 +84,23 @@ function PauseButton({ paused, onChange }: { paused: boolean; onChange: (paused:
   );
 }
 
-function Content({ list: { rows, pages, live, gaps }, filtered }: { list: ExecutionList; filtered: boolean }) {
+/** Loads a list that is not live again. */
+function ReloadButton({ query: { isFetching, refetch } }: { query: ExecutionList["pages"]["query"] }) {
+  const icon = <IconRefresh size={14} />;
+  return (
+    <Button size="xs" variant="default" leftSection={icon} loading={isFetching} onClick={() => void refetch()}>
+      Load again
+    </Button>
+  );
+}
+
+interface ContentProps {
+  list: ExecutionList;
+  order: ExecutionOrder;
+  filter: ExecutionFilter;
+}
+
+function Content({ list: { rows, pages, live, gaps }, order, filter }: ContentProps) {
   const { query } = pages;
   if (query.error) {
     return <Failure error={query.error} retry={query.refetch} />;
@@ -75,13 +112,13 @@ function Content({ list: { rows, pages, live, gaps }, filtered }: { list: Execut
     <>
       <PartialData unavailableShards={[...new Set([...pages.unavailableShards, ...gaps])]} errors={pages.errors} />
       {live.state === "ended" && live.error && <Failure error={live.error} />}
-      <Panel title="Newest first">
+      <Panel title={labelOf(order)}>
         <DataTable
           label="Executions"
-          columns={COLUMNS}
+          columns={order === "LAST_ENDED" ? COLUMNS_WITH_END : COLUMNS}
           rows={rows}
           rowKey={(row) => row.id}
-          empty={<NoExecutions filtered={filtered} />}
+          empty={<NoExecutions order={order} filter={filter} />}
           pages={query}
         />
       </Panel>
@@ -89,9 +126,15 @@ function Content({ list: { rows, pages, live, gaps }, filtered }: { list: Execut
   );
 }
 
-function NoExecutions({ filtered }: { filtered: boolean }) {
-  return filtered ? (
-    <Empty title="No execution matches the filter">Change or clear the filter. New executions appear here as they start.</Empty>
+function NoExecutions({ order, filter }: Pick<ContentProps, "order" | "filter">) {
+  if (order === "LONGEST" || order === "LAST_ENDED") {
+    return <Empty title="No execution of the list has ended">Change the filter, or load the list again later.</Empty>;
+  }
+  return Object.keys(filter).length > 0 ? (
+    <Empty title="No execution matches the filter">
+      {filter.dedupKey !== undefined && <p>{DEDUP_HINT}</p>}
+      Change or clear the filter. New executions appear here as they start.
+    </Empty>
   ) : (
     <Empty title="No executions yet">
       <p>Executions appear here as they start, by a source subscription or by hand.</p>

@@ -35,6 +35,21 @@ const ACTIONS: Column<OutboxEntryFieldsFragment> = {
   cell: (entry) => <EntryActions entry={entry} size="compact-xs" />,
 };
 
+/** Columns of the list as a file. */
+export const EXPORTED: readonly string[] = [
+  "entryId",
+  "status",
+  "statusText",
+  "subject",
+  "executionId",
+  "attempts",
+  "createdAt",
+  "availableAt",
+  "publishedAt",
+  "leaseExpiresAt",
+  "lastError",
+];
+
 interface Props {
   entries: readonly OutboxEntryFieldsFragment[];
   filtered: boolean;

@@ -5,15 +5,16 @@ import { useMemo } from "react";
 
 import { useApiPages } from "../../api/hooks";
 import { useSystemStatus } from "../../api/system_status";
+import { ExportMenu } from "../../ui/export_menu";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Panel } from "../../ui/panel";
 import { Failure, Loading, PartialData } from "../../ui/states";
 import { ViewPage } from "../../ui/view_page";
 import { BulkActions } from "./bulk_actions";
 import { EntryDetails } from "./entry_details";
-import { EntryTable } from "./entry_table";
+import { EntryTable, EXPORTED } from "./entry_table";
 import { contains, filterOf } from "./filter";
-import { OutboxEntriesDocument } from "./operations.generated";
+import { OutboxEntriesDocument, type OutboxEntryFieldsFragment } from "./operations.generated";
 import { OutboxFilters } from "./outbox_filters";
 import { OutboxState } from "./outbox_state";
 
@@ -21,7 +22,8 @@ const route = getRouteApi("/outbox");
 const EVERY_MS = 3_000;
 
 export function OutboxView() {
-  const { entry } = route.useSearch();
+  const { entry, find, ...conditions } = route.useSearch();
+  const variables = { filter: filterOf(conditions) };
   const navigate = route.useNavigate();
   const status = useSystemStatus();
   const close = () => void navigate({ search: (before) => ({ ...before, entry: undefined }), replace: true, resetScroll: false });
@@ -29,7 +31,19 @@ export function OutboxView() {
     <ViewPage
       title="Outbox"
       description="Messages for the broker, written with the events. A relay or a worker claims and delivers them."
-      actions={<OpenAsGraphql document={OutboxEntriesDocument} variables={{ filter: filterOf(route.useSearch()) }} />}
+      actions={
+        <>
+          <ExportMenu
+            name="outbox"
+            document={OutboxEntriesDocument}
+            variables={variables}
+            select={(data) => data.outbox?.entries ?? null}
+            columns={EXPORTED}
+            shows={(row: OutboxEntryFieldsFragment) => contains(row, find)}
+          />
+          <OpenAsGraphql document={OutboxEntriesDocument} variables={variables} />
+        </>
+      }
     >
       <OutboxState history={status} />
       <OutboxFilters />

@@ -45,7 +45,7 @@ export function RecentWork() {
         value={text(failed)}
         explanation={perMinute(failed)}
         {...(failed && failed.total > 0 && { tone: "bad" as const })}
-        link={{ to: "/executions", search: { statuses: "FAILED" } }}
+        link={{ to: "/executions", search: { statuses: "FAILED", endedSince: `${MINUTES}m` } }}
       />
     </>
   );

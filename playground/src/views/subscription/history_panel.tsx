@@ -9,6 +9,7 @@ import { formatCount, formatDuration } from "../../ui/format";
 import { Panel } from "../../ui/panel";
 import { Failure, Loading, PartialData } from "../../ui/states";
 import { inWords } from "../../ui/status_badge";
+import { textOf } from "../../ui/text_of";
 import { Time } from "../../ui/time";
 import { toneOf } from "../../ui/tone";
 import { SubscriptionHistoryDocument, type SubscriptionHistoryQuery } from "./operations.generated";
@@ -89,10 +90,4 @@ function Change({ event, next }: { event: LifecycleEvent; next: LifecycleEvent |
       )}
     </>
   );
-}
-
-/** Returns a text in a document of the event; null if it has none. */
-function textOf(document: unknown, key: string): string | null {
-  const value = typeof document === "object" && document !== null ? (document as Record<string, unknown>)[key] : undefined;
-  return typeof value === "string" ? value : null;
 }

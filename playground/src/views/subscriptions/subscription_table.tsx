@@ -15,6 +15,16 @@ import { SubscriptionActions } from "./subscription_actions";
 import type { TransitionState } from "./use_transition";
 import classes from "./subscription_table.module.css";
 
+/** Columns of the list as a file. */
+export const EXPORTED: readonly string[] = [
+  "id",
+  "path",
+  "status",
+  "statusText",
+  "lastEventId",
+  "updatedAt",
+];
+
 interface Row {
   subscription: SubscriptionFieldsFragment;
   activity: Activity | undefined;

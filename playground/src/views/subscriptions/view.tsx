@@ -5,6 +5,7 @@ import { useMemo } from "react";
 
 import { useApiPages } from "../../api/hooks";
 import { useLiveRefresh } from "../../api/live_refresh";
+import { ExportMenu } from "../../ui/export_menu";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Panel } from "../../ui/panel";
 import { PermittedButton } from "../../ui/permitted_button";
@@ -17,7 +18,7 @@ import { filterInWords, filterOf } from "./filter";
 import { SubscriptionChangesDocument, SubscriptionListDocument } from "./operations.generated";
 import { RegisterDialog } from "./register_dialog";
 import { SubscriptionFilters } from "./subscription_filters";
-import { SubscriptionTable } from "./subscription_table";
+import { EXPORTED, SubscriptionTable } from "./subscription_table";
 import { TransitionResult } from "./transition_result";
 import { useTransition } from "./use_transition";
 
@@ -44,6 +45,13 @@ export function SubscriptionsView() {
           <PermittedButton capability={CHANGE_ONE} onClick={() => openDialog("choose")}>
             Register a subscription
           </PermittedButton>
+          <ExportMenu
+            name="subscriptions"
+            document={SubscriptionListDocument}
+            variables={{ filter }}
+            select={(data) => data.subscriptions}
+            columns={EXPORTED}
+          />
           <OpenAsGraphql document={SubscriptionListDocument} variables={{ filter }} />
         </>
       }

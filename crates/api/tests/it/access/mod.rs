@@ -77,6 +77,7 @@ impl Types {
             _ => match name {
                 "Int" | "Float" => "1".to_owned(),
                 "Boolean" => "true".to_owned(),
+                "DateTime" => "\"2026-01-01T00:00:00Z\"".to_owned(),
                 _ => "\"1\"".to_owned(),
             },
         }

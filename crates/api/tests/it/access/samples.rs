@@ -52,6 +52,7 @@ fn execution() -> Execution {
         execution_pool: None,
         rerun_of: None,
         failed_steps: Some(1),
+        labels: None,
     })
 }
 

@@ -27,8 +27,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionState executionStats executions node nodes replicas shards \
-         subscription \
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionHistory executionState executionStats executions node nodes replicas shards \
+         stepStats subscription \
          subscriptions validateCatalogEntry",
     ),
     ("Mutation", Any(&[Catalog]), "archiveCatalogEntry registerCatalogEntry restoreCatalogEntry"),
@@ -39,7 +39,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
          deactivateSubscription",
     ),
     ("Mutation", Any(&[Lifecycle]), "transitionSubscriptions"),
-    ("Mutation", Any(&[Execute]), "execute executeBatch rerunExecution"),
+    ("Mutation", Any(&[Execute]), "execute executeBatch rerunExecution rerunExecutions"),
     ("Mutation", Any(&[Cancel]), "cancelExecution cancelExecutions"),
     ("Mutation", Any(&[Advance]), "advanceProjections"),
     ("Mutation", Any(&[Project]), "projectEventDocuments"),
@@ -59,8 +59,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Execution",
         READ,
-        "catalogEntry children context error eventCount events executionPool failedSteps parent progress rerunOf reruns result \
-         snapshot steps trace workload",
+        "cancelledBy catalogEntry children context error eventCount events executionPool failedSteps labels parent progress \
+         rerunOf reruns result snapshot startedBy steps trace workload",
     ),
     (
         "Execution",
@@ -117,7 +117,10 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
         "feedEpoch lagEvents lagSeconds lastError lastSequence leader leaseExpiresAt oldestOpenTransactionSeconds \
          oldestPreparedTransactionSeconds preparedTransactions publishedEvents shard stream",
     ),
+    ("DurationPercentiles", Open, "p50 p95 p99"),
     ("EventStreamStatus", Open, "connected enabled shards"),
+    ("ExecutionHistory", Open, "buckets unavailableShards"),
+    ("ExecutionHistoryBucket", Open, "cancelled completed durationSeconds failed from started to"),
     ("ExecutionPathCount", Open, "count path"),
     ("ExecutionProgress", Open, "stepsCompleted stepsKnown"),
     ("ExecutionStats", Open, "byPath byStatus capped morePaths total unavailableShards"),
@@ -128,7 +131,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("OutboxStats", Open, "byShard dead failed inFlight oldestPendingAgeSeconds pending unavailableShards"),
     ("PageInfo", Open, "endCursor hasNextPage hasPreviousPage startCursor"),
     ("ProjectionSnapshot", Open, "appliedCount behindBy checksum schemaVersion updatedAt version"),
-    ("ServerInfo", Open, "features limits machineId replica settings startedAt uptimeSeconds version"),
+    ("ServerInfo", Open, "features limits machineId replica settings startedAt traceUrl uptimeSeconds version"),
     (
         "ServerLimits",
         Open,
@@ -138,7 +141,14 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ServerSetting", Open, "isDefault name value"),
     ("DeploymentReplica", Open, "leaseExpiresAt machineId replica startedAt version"),
     ("Shard", Open, "available buckets error latencyMilliseconds poolIdle poolSize shard"),
+    ("StepDurations", Open, "max p50 p95 p99 total"),
     ("StepIterations", Open, "completed dispatched expected"),
+    ("StepStats", Open, "executions from moreSteps steps to unavailableShards"),
+    (
+        "StepSummary",
+        Open,
+        "attempts durationSeconds executions failed lastFailedExecutionId name share skipped slowestExecutionId",
+    ),
     ("StreamGap", Open, "at cursor from reason shard to"),
     ("StreamHeartbeat", Open, "at cursor lagEvents"),
     ("SubscriptionUpdate", Open, "at cursor kind shard subscription subscriptionId"),
@@ -158,7 +168,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("SubscriptionIngress", Open, "gatewayPath verify"),
     ("IngressVerification", Open, "audience header secret serviceAccount type typeText"),
     ("SubscriptionSpool", Open, "backend backendText bucket mode modeText ordering orderingText path"),
-    // Parts of a document. The guards of the fields `workflow`, `workloadFields` and `trace` protect them.
+    // Parts of a document. The guards of the fields `labels`, `trace`, `workflow` and `workloadFields` protect them.
+    ("Label", Open, "name value"),
     ("Workflow", Open, "steps"),
     ("WorkflowStep", Open, "condition description name repetition routing tools transitions"),
     ("WorkflowTool", Open, "kind label playbook"),
@@ -182,6 +193,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ExecuteBatchResult", Open, "differs execution executionId index outcome userErrors"),
     ("ExecutePayload", Open, "differs execution executionId outcome userErrors"),
     ("RerunExecutionPayload", Open, "differs execution executionId outcome userErrors"),
+    ("RerunExecutionsPayload", Open, "complete continueWith results unavailableShards userErrors"),
+    ("RerunExecutionsResult", Open, "differs execution executionId index origin originId outcome userErrors"),
     ("MarkOutboxFailedPayload", Open, "results userErrors"),
     ("MarkOutboxFailedResult", Open, "dead entry entryId index retryInSeconds userErrors"),
     ("MarkOutboxPublishedPayload", Open, "published results userErrors"),

@@ -1,0 +1,205 @@
+//! Reads of the history of executions.
+//!
+//! Minutes, hours and days that are closed are read from their rows ([`super::execution_history_close`]), and the time since
+//! then from `noetl.execution`, in one statement, so that no execution is counted twice. The executions of an hour with a late
+//! change are counted too, until the hour is computed again; and if the rows were computed with other buckets than the shard
+//! has now, all from where the rows are final. So the numbers are exact at any moment.
+
+use chrono::{DateTime, Utc};
+
+use super::error::StorageError;
+use super::executions::stored_names;
+use super::view::View;
+use noetl_domain::execution::Status;
+use noetl_domain::history::{Interval, Spans};
+use noetl_domain::tenant::Scope;
+
+/// Conditions of the history; an execution must meet all that are set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HistoryFilter {
+    /// Paths to include; default: all.
+    pub paths: Option<Vec<String>>,
+    /// Pools to include; default: all, and executions that name none.
+    pub execution_pools: Option<Vec<String>>,
+    /// Tenant.
+    pub tenant_id: Option<String>,
+    /// Organization.
+    pub organization_id: Option<String>,
+}
+
+/// Numbers of a span.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpanCounts {
+    /// Start of the span.
+    pub at: DateTime<Utc>,
+    /// Executions that started in it.
+    pub started: i64,
+    /// Executions that were completed in it.
+    pub completed: i64,
+    /// Executions that failed in it.
+    pub failed: i64,
+    /// Executions that were cancelled in it.
+    pub cancelled: i64,
+    /// Classes of the durations of those that ended.
+    pub classes: Vec<i16>,
+    /// Number of executions for each class.
+    pub counts: Vec<i64>,
+}
+
+/// Returns the numbers of the executions in the scope for each of the spans that has any, oldest first.
+#[tracing::instrument(level = "debug", name = "sql.execution_history.read", skip_all, fields(database = %shard.name()))]
+pub async fn read(
+    shard: View<'_>,
+    scope: &Scope,
+    filter: &HistoryFilter,
+    interval: Interval,
+    spans: &Spans,
+) -> Result<Vec<SpanCounts>, StorageError> {
+    let (own, wanted) = (scope.tenant(), filter.tenant_id.as_deref());
+    if own.is_some() && wanted.is_some() && own != wanted {
+        return Ok(Vec::new());
+    }
+    shard.run(select(&shard, own.or(wanted), filter, interval, spans)).await
+}
+
+/// Returns the numbers of the executions of a tenant; `None`: of all.
+#[expect(clippy::too_many_lines, reason = "one statement")]
+async fn select(
+    shard: &View<'_>,
+    tenant: Option<&str>,
+    filter: &HistoryFilter,
+    interval: Interval,
+    spans: &Spans,
+) -> sqlx::Result<Vec<SpanCounts>> {
+    let (buckets, counted) = (shard.buckets(), shard.counted());
+    let rows = sqlx::query_as!(
+        SpanCounts,
+        r#"WITH progress AS MATERIALIZED (
+               SELECT coalesce(CASE WHEN held = $12::bytea THEN closed_to END, final_to) AS closed_to, final_to
+               FROM noetl.execution_history_progress
+           ), bound AS MATERIALIZED (
+               SELECT closed_to,
+                      CASE WHEN $1::integer >= 3600 THEN noetl.span_start(closed_to, 3600) ELSE '-infinity' END AS hours_to,
+                      CASE WHEN $1::integer >= 86400 THEN noetl.span_start(closed_to, 86400) ELSE '-infinity' END AS days_to
+               FROM progress
+           ), late AS MATERIALIZED (
+               SELECT DISTINCT hour FROM progress CROSS JOIN noetl.execution_history_late
+               WHERE hour >= greatest(final_to, noetl.span_start($2::timestamptz, 3600))
+                 AND hour < least($3::timestamptz, closed_to)
+           ), outdated AS MATERIALIZED (
+               SELECT 3600 AS span, hour AS at FROM late
+               UNION SELECT 86400, noetl.span_start(hour, 86400) FROM late
+           ), part AS MATERIALIZED (
+               SELECT 86400 AS span, $2::timestamptz AS low, least($3::timestamptz, days_to) AS high FROM bound
+               UNION ALL
+               SELECT 3600, greatest($2, days_to), least($3, hours_to) FROM bound
+               UNION ALL
+               SELECT 60, greatest($2, hours_to), least($3, closed_to) FROM bound
+               UNION ALL
+               -- The hours of a day of which one is outdated.
+               SELECT 3600, at, at + interval '1 day' FROM outdated CROSS JOIN bound WHERE span = 86400 AND at < days_to
+           ), stored AS MATERIALIZED (
+               -- `OFFSET 0`, here and below, so that each part is read along the index.
+               SELECT found.* FROM part CROSS JOIN LATERAL (
+                   SELECT history.span, at, started, completed, failed, cancelled, classes, counts
+                   FROM noetl.execution_history AS history
+                   WHERE history.span = part.span AND at >= low AND at < high
+                     AND $4::text[] IS NULL AND ($6::text IS NULL OR ($6 = 'default' AND tenant_id = $6))
+                     AND ($5::text[] IS NULL OR execution_pool = ANY($5))
+                     AND ($7::text IS NULL OR organization_id = $7)
+                   OFFSET 0
+               ) AS found
+               UNION ALL
+               SELECT found.* FROM part CROSS JOIN LATERAL (
+                   SELECT history.span, at, started, completed, failed, cancelled, classes, counts
+                   FROM noetl.execution_history AS history
+                   WHERE history.span = part.span AND noetl.list_time(at, 1) >= low AND noetl.list_time(at, 1) < high
+                     AND $4::text[] IS NULL AND tenant_id = $6 AND tenant_id <> 'default'
+                     AND ($5::text[] IS NULL OR execution_pool = ANY($5))
+                     AND ($7::text IS NULL OR organization_id = $7)
+                   OFFSET 0
+               ) AS found
+               UNION ALL
+               SELECT found.* FROM part CROSS JOIN LATERAL (
+                   SELECT history.span, at, started, completed, failed, cancelled, classes, counts
+                   FROM noetl.execution_history AS history
+                   WHERE history.span = part.span AND noetl.list_time(at, 2) >= low AND noetl.list_time(at, 2) < high
+                     AND $4::text[] IS NOT NULL AND path = ANY($4) AND md5(path) = ANY(ARRAY(SELECT md5(wanted) FROM unnest($4) AS wanted))
+                     AND ($6::text IS NULL OR tenant_id = $6)
+                     AND ($5::text[] IS NULL OR execution_pool = ANY($5))
+                     AND ($7::text IS NULL OR organization_id = $7)
+                   OFFSET 0
+               ) AS found
+           ), valid AS MATERIALIZED (
+               SELECT at, started, completed, failed, cancelled, classes, counts FROM stored
+               WHERE NOT EXISTS (
+                   SELECT FROM outdated
+                   WHERE outdated.span = greatest(stored.span, 3600)
+                     AND outdated.at = noetl.span_start(stored.at, greatest(stored.span, 3600)))
+           ), uncounted AS MATERIALIZED (
+               SELECT greatest($2, hour) AS low, least($3, hour + interval '1 hour', closed_to) AS high
+               FROM late CROSS JOIN bound
+               UNION ALL
+               SELECT greatest($2, closed_to), $3 FROM bound
+           ), live AS MATERIALIZED (
+               SELECT begun.* FROM uncounted CROSS JOIN LATERAL (
+                   SELECT start_time AS at, 1 AS started, 0 AS completed, 0 AS failed, 0 AS cancelled,
+                          NULL::smallint AS class
+                   FROM noetl.execution
+                   WHERE noetl.list_time(start_time) >= low AND noetl.list_time(start_time) < high
+                     AND CASE WHEN isfinite(start_time)
+                              AND ($4::text[] IS NULL OR path = ANY($4))
+                              AND ($5::text[] IS NULL OR execution_pool = ANY($5))
+                              AND ($6::text IS NULL OR tenant_id = $6) AND ($7::text IS NULL OR organization_id = $7)
+                              AND ($11::bytea IS NULL OR get_bit($11, noetl.bucket_of(execution_id)) = 1)
+                         THEN true ELSE false END
+                   OFFSET 0
+               ) AS begun
+               UNION ALL
+               SELECT ended.* FROM uncounted CROSS JOIN LATERAL (
+                   SELECT end_time, 0, (upper(status) = ANY($8::text[]))::integer,
+                          (upper(status) = ANY($9::text[]))::integer, (upper(status) = ANY($10::text[]))::integer,
+                          noetl.history_class(start_time, end_time)
+                   FROM noetl.execution
+                   WHERE end_time >= low AND end_time < high
+                     AND CASE WHEN upper(status) = ANY($8::text[] || $9::text[] || $10::text[])
+                              AND ($4::text[] IS NULL OR path = ANY($4))
+                              AND ($5::text[] IS NULL OR execution_pool = ANY($5))
+                              AND ($6::text IS NULL OR tenant_id = $6) AND ($7::text IS NULL OR organization_id = $7)
+                              AND ($11::bytea IS NULL OR get_bit($11, noetl.bucket_of(execution_id)) = 1)
+                         THEN true ELSE false END
+                   OFFSET 0
+               ) AS ended
+           ), summed AS (
+               SELECT noetl.span_start(at, $1) AS at, sum(started)::bigint AS started, sum(completed)::bigint AS completed,
+                      sum(failed)::bigint AS failed, sum(cancelled)::bigint AS cancelled
+               FROM (SELECT at, started, completed, failed, cancelled FROM valid
+                     UNION ALL SELECT at, started, completed, failed, cancelled FROM live) AS each
+               GROUP BY 1
+           ), classed AS (
+               SELECT at, class, sum(number)::bigint AS number
+               FROM (SELECT noetl.span_start(at, $1) AS at, class, number
+                     FROM valid CROSS JOIN LATERAL unnest(classes, counts) AS pair (class, number)
+                     UNION ALL SELECT noetl.span_start(at, $1), class, 1 FROM live WHERE class IS NOT NULL) AS each
+               GROUP BY at, class
+           ), listed AS (
+               SELECT at, array_agg(class) AS classes, array_agg(number) AS counts FROM classed GROUP BY at
+           )
+           SELECT summed.at AS "at!", started AS "started!", completed AS "completed!", failed AS "failed!",
+                  cancelled AS "cancelled!", coalesce(classes, '{}') AS "classes!", coalesce(counts, '{}') AS "counts!"
+           FROM summed LEFT JOIN listed ON listed.at = summed.at ORDER BY summed.at"#,
+        interval.seconds(),
+        spans.from,
+        spans.to,
+        filter.paths.as_deref(),
+        filter.execution_pools.as_deref(),
+        tenant,
+        filter.organization_id.as_deref(),
+        &stored_names(&[Status::Completed]),
+        &stored_names(&[Status::Failed]),
+        &stored_names(&[Status::Cancelled]),
+        counted.as_deref(),
+        buckets.as_slice(),
+    );
+    rows.fetch_all(shard.planned_each_time()).await
+}

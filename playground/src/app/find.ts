@@ -1,0 +1,257 @@
+/**
+ * What the command palette finds for a text: views, the object of an id, the execution of a dedup key, catalog entries, what
+ * belongs to a path, and lists of executions with a label or with the first digits of an id.
+ */
+
+import { useDebouncedValue } from "@mantine/hooks";
+import { useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";
+import type { NavigateOptions } from "@tanstack/react-router";
+
+import { send } from "../api/client";
+import type { ApiError, GraphqlError } from "../api/errors";
+import { useApiQuery } from "../api/hooks";
+import {
+  FindLabelledDocument,
+  FindObjectDocument,
+  FindPathDocument,
+  FindTextDocument,
+  RecentLabelsDocument,
+  type FindObjectQuery,
+  type FindPathQuery,
+  type FindTextQuery,
+} from "./command_palette.generated";
+import { labelText, readLabels, type WrittenLabel } from "./labels";
+import { NAVIGATION } from "./navigation";
+import { objectLocation } from "./object_links";
+
+const OBJECT_ID = /^(event-\d+-\d+|catalog-\d+|outbox-\S+|\d{10,19})$/;
+const FIRST_DIGITS = /^\d{6,19}$/;
+const LABEL_WITH_VALUE = /^[a-z0-9][a-z0-9._/-]*\s*=\s*\S/;
+const TYPING_MS = 200;
+/** Bounds of a text that is searched, in characters. The server's bound for a part of a path is the maximum. */
+const [MIN_TEXT, MAX_TEXT] = [2, 256];
+const MAX_LABEL_VALUE_BYTES = 128;
+/** Time in milliseconds for which the names of labels are kept. */
+const KEPT_MS = 60_000;
+/** Maximum number of labels that are tried with a value. */
+const MAX_LABEL_NAMES = 5;
+
+export interface Target {
+  key: string;
+  label: string;
+  description: string;
+  location: NavigateOptions;
+}
+
+/** What a search found, and why it may have found too little. */
+export interface Found {
+  targets: Target[];
+  /** Whether a request for the text is under way or comes when the user stops typing. */
+  loading: boolean;
+  error: ApiError | null;
+  errors: readonly GraphqlError[];
+  unavailableShards: readonly number[];
+}
+
+const NOTHING: Found = { targets: [], loading: false, error: null, errors: [], unavailableShards: [] };
+
+/** Returns what a text leads to. Requests are sent when the user stops typing. */
+export function useFound(query: string): Found {
+  const [settled] = useDebouncedValue(query, TYPING_MS);
+  const { absent, ...object } = useObject(settled);
+  // A text that is the id of an object means that object, so nothing else is searched then.
+  const text = absent ? settled : "";
+  const searches = [useText(text), useObjectsOfPath(text), useLabelsWithValue(text)];
+  const all = [object, ...searches];
+  const targets = [
+    ...writtenLabelTargets(query),
+    ...object.targets,
+    ...viewTargets(query),
+    ...searches.flatMap((found) => found.targets),
+    ...(absent ? firstDigitsTargets(query) : []),
+  ];
+  return {
+    targets: [...new Map(targets.map((target) => [target.key, target])).values()],
+    loading: query !== settled || all.some(({ loading }) => loading),
+    error: all.find(({ error }) => error !== null)?.error ?? null,
+    errors: all.flatMap(({ errors }) => errors),
+    unavailableShards: [...new Set(all.flatMap(({ unavailableShards }) => unavailableShards))],
+  };
+}
+
+function viewTargets(query: string): Target[] {
+  const words = query.toLowerCase();
+  return NAVIGATION.filter((view) => `${view.title} ${view.description}`.toLowerCase().includes(words)).map((view) => ({
+    key: view.to,
+    label: view.title,
+    description: view.description,
+    location: { to: view.to },
+  }));
+}
+
+/** Labels that are written with their values, such as `order_id=17`. */
+function writtenLabelTargets(query: string): Target[] {
+  return LABEL_WITH_VALUE.test(query) ? [labelTarget(readLabels(query))] : [];
+}
+
+function labelTarget(labels: readonly WrittenLabel[]): Target {
+  const text = labels.map(labelText).join(", ");
+  const location = { to: "/executions", search: { labels: text } } as const;
+  return { key: `labels ${text}`, label: `Executions with label ${text}`, description: "Open the list", location };
+}
+
+function firstDigitsTargets(query: string): Target[] {
+  if (!FIRST_DIGITS.test(query)) {
+    return [];
+  }
+  const location = { to: "/executions", search: { id: query } } as const;
+  return [{ key: `digits ${query}`, label: `Executions whose id begins with ${query}`, description: "Open the list", location }];
+}
+
+/** `absent` says that no object has the text as its id. */
+function useObject(query: string): Found & { absent: boolean } {
+  const enabled = OBJECT_ID.test(query);
+  const { data, error, isPlaceholderData } = useApiQuery(FindObjectDocument, { id: query }, { enabled });
+  if (!enabled) {
+    return { ...NOTHING, absent: true };
+  }
+  if (error || !data || isPlaceholderData) {
+    return { ...NOTHING, loading: !error, error, absent: false };
+  }
+  const { node } = data.data;
+  const absent = node === null && data.errors.length === 0;
+  return { ...NOTHING, targets: node?.id === query ? objectTargets(node) : [], errors: data.errors, absent };
+}
+
+function objectTargets(node: NonNullable<FindObjectQuery["node"]>): Target[] {
+  switch (node.__typename) {
+    case "Execution":
+      return [{ key: node.id, label: `Execution ${node.id}`, description: "Open it", location: objectLocation("execution", node.id) }];
+    case "SourceSubscription":
+      return [
+        { key: node.id, label: `Subscription ${node.id}`, description: "Open it", location: objectLocation("subscription", node.id) },
+      ];
+    case "OutboxEntry":
+      return [{ key: node.id, label: `Outbox entry ${node.id}`, description: "Open it", location: objectLocation("outbox", node.id) }];
+    case "Event":
+      return [{ key: node.id, label: `Event ${node.id}`, description: "Open it", location: { to: "/events", search: { event: node.id } } }];
+    case "CatalogEntry":
+      return [catalogTarget(node, `Version ${node.version}`)];
+    default:
+      return [];
+  }
+}
+
+function catalogTarget(entry: { id: string; path: string; version: number }, description: string): Target {
+  const location = { to: "/catalog/$", params: { _splat: entry.path }, search: { version: String(entry.version) } } as const;
+  return { key: entry.id, label: `Catalog entry ${entry.path}`, description, location };
+}
+
+/** The execution whose dedup key is the text, and the catalog entries whose path or name contains it. */
+function useText(text: string): Found {
+  const enabled = text.length >= MIN_TEXT && text.length <= MAX_TEXT;
+  const { data, error, isPlaceholderData } = useApiQuery(FindTextDocument, { text }, { enabled });
+  if (!enabled) {
+    return NOTHING;
+  }
+  if (error || !data || isPlaceholderData) {
+    return { ...NOTHING, loading: !error, error };
+  }
+  return { ...NOTHING, targets: textTargets(text, data.data), errors: data.errors };
+}
+
+function textTargets(text: string, { dedupClaim, catalogEntries }: FindTextQuery): Target[] {
+  const execution = dedupClaim?.execution;
+  const claimed = execution ? [executionTarget(execution, `Dedup key ${text} · `)] : [];
+  const entries = (catalogEntries?.nodes ?? []).flatMap((entry) => [
+    catalogTarget(entry, `${entry.kindText}, version ${entry.version}`),
+    ...(entry.kind === "PLAYBOOK" || entry.kind === "AGENT" ? [executionsTarget(entry.path)] : []),
+  ]);
+  return [...claimed, ...entries];
+}
+
+function executionsTarget(path: string): Target {
+  const location = { to: "/executions", search: { path } } as const;
+  return { key: `executions ${path}`, label: `Executions of ${path}`, description: "Open the list", location };
+}
+
+function executionTarget({ id, path, status }: { id: string; path: string | null; status: string }, before = ""): Target {
+  const description = `${before}${path ?? ""} · ${status.toLowerCase()}`;
+  return { key: id, label: `Execution ${id}`, description, location: objectLocation("execution", id) };
+}
+
+function useObjectsOfPath(query: string): Found {
+  const enabled = query.includes("/");
+  const { data, error, isPlaceholderData } = useApiQuery(FindPathDocument, { path: query }, { enabled });
+  if (!enabled) {
+    return NOTHING;
+  }
+  if (error || !data || isPlaceholderData) {
+    return { ...NOTHING, loading: !error, error };
+  }
+  const unavailableShards = data.data.executions?.unavailableShards ?? [];
+  return { ...NOTHING, targets: pathTargets(query, data.data), errors: data.errors, unavailableShards };
+}
+
+function pathTargets(path: string, { catalogEntry, subscription, executions }: FindPathQuery): Target[] {
+  const entries = catalogEntry ? [catalogTarget(catalogEntry, `${catalogEntry.kindText}, version ${catalogEntry.version}`)] : [];
+  const found = [...entries, ...(executions?.nodes ?? []).map((execution) => executionTarget(execution))];
+  if (!subscription) {
+    return found;
+  }
+  const label = `Subscription ${path}`;
+  const description = `${subscription.status.toLowerCase()} · ${subscription.id}`;
+  return [{ key: subscription.id, label, description, location: objectLocation("subscription", subscription.id) }, ...found];
+}
+
+/** Labels whose name or value is the text. Their names are those of the newest executions. */
+function useLabelsWithValue(text: string): Found {
+  const queries = useQueryClient();
+  const bytes = new TextEncoder().encode(text).length;
+  const enabled = text.length >= MIN_TEXT && bytes <= MAX_LABEL_VALUE_BYTES && !LABEL_WITH_VALUE.test(text);
+  const { data, error } = useQuery<LabelsOfText, ApiError>({
+    queryKey: ["labels of a text", text],
+    queryFn: ({ signal }) => labelsOf(queries, text, signal),
+    enabled,
+  });
+  if (!enabled) {
+    return NOTHING;
+  }
+  if (!data) {
+    return { ...NOTHING, loading: !error, error };
+  }
+  const { labels, ...missing } = data;
+  return { ...NOTHING, targets: labels.map((label) => labelTarget([label])), ...missing };
+}
+
+interface LabelsOfText {
+  labels: readonly WrittenLabel[];
+  errors: readonly GraphqlError[];
+  unavailableShards: readonly number[];
+}
+
+async function labelsOf(queries: QueryClient, text: string, signal: AbortSignal): Promise<LabelsOfText> {
+  const { data: recent, errors } = await queries.fetchQuery({
+    queryKey: ["names of labels"],
+    queryFn: () => send(RecentLabelsDocument, {}),
+    staleTime: KEPT_MS,
+    // The query of the text tries again.
+    retry: false,
+  });
+  const labels = (recent.executions?.nodes ?? []).flatMap((execution) => execution.labels ?? []);
+  const names = [...new Set(labels.map(({ name }) => name))];
+  const tried = names.slice(0, MAX_LABEL_NAMES);
+  const replies = await Promise.all(
+    tried.map((name) => send(FindLabelledDocument, { labels: [{ name, equals: text }] }, signal)),
+  );
+  const withValue = tried.filter((_, index) => (replies[index]?.data.executions?.nodes.length ?? 0) > 0);
+  const lists = [recent.executions, ...replies.map(({ data }) => data.executions)];
+  return {
+    labels: [
+      ...names.filter((name) => name === text).map((name) => ({ name, value: undefined })),
+      ...withValue.map((name) => ({ name, value: text })),
+    ],
+    errors: [errors, ...replies.map((reply) => reply.errors)].flat(),
+    unavailableShards: lists.flatMap((list) => list?.unavailableShards ?? []),
+  };
+}

@@ -1,0 +1,91 @@
+/** Reads the rows of a list page by page, and writes them into a file that the browser saves. */
+
+import { send, type TypedDocument } from "../api/client";
+import { ApiError, type GraphqlError } from "../api/errors";
+import type { Connection } from "../api/hooks";
+import { csvLine, jsonLine, valueOf } from "./csv";
+
+/** Maximum number of rows that an export reads. */
+export const MAX_ROWS = 10_000;
+/** Number of rows of one request: the server's maximum. */
+const PAGE = 100;
+
+export type Format = "csv" | "jsonl";
+
+/** Variables of a list that is read in pages. */
+export interface PageVariables {
+  first?: number | null | undefined;
+  after?: string | null | undefined;
+}
+
+export interface ExportedList<Data, Variables extends PageVariables, Row> {
+  /** Name of the rows, such as `executions`. */
+  name: string;
+  document: TypedDocument<Data, Variables>;
+  variables: Omit<Variables, keyof PageVariables>;
+  /** Returns the list of a reply; null if the server could not return it. */
+  select: (data: Data) => Connection<Row> | null;
+  /** Columns of the CSV: names of fields, such as `parent.execution.id`. */
+  columns: readonly string[];
+  /** Whether the view shows a row, if it does not show all rows of the filter. */
+  shows?: ((row: Row) => boolean) | undefined;
+}
+
+export interface Exported {
+  fileName: string;
+  /** Number of rows in the file. */
+  rows: number;
+  /** Whether the list has more rows than an export reads. */
+  more: boolean;
+  unavailableShards: readonly number[];
+  /** One error for each message of the pages. */
+  errors: readonly GraphqlError[];
+}
+
+const TYPES: Record<Format, string> = { csv: "text/csv;charset=utf-8", jsonl: "application/x-ndjson" };
+
+/** Saves the rows of a list. Nothing is saved if a page can't be read or the signal is aborted. */
+export async function exportRows<Data, Variables extends PageVariables, Row>(
+  list: ExportedList<Data, Variables, Row>,
+  format: Format,
+  report: (rows: number) => void,
+  signal: AbortSignal,
+): Promise<Exported> {
+  const { name, document, variables, select, columns, shows = () => true } = list;
+  const lineOf = (row: Row) => (format === "csv" ? csvLine(columns.map((column) => valueOf(row, column))) : jsonLine(row));
+  const lines = format === "csv" ? [csvLine(columns)] : [];
+  const shards = new Set<number>();
+  const errors = new Map<string, GraphqlError>();
+  let [read, rows] = [0, 0];
+  let after: string | null = null;
+  do {
+    const page = { ...variables, first: PAGE, after } as unknown as Variables;
+    const reply: { data: Data; errors: readonly GraphqlError[] } = await send(document, page, signal);
+    const part = select(reply.data);
+    if (!part) {
+      throw ApiError.of(reply.errors);
+    }
+    const shown = part.nodes.filter(shows);
+    lines.push(...shown.map(lineOf));
+    part.unavailableShards.forEach((shard) => shards.add(shard));
+    reply.errors.forEach((error) => errors.set(error.message, error));
+    read += part.nodes.length;
+    rows += shown.length;
+    report(read);
+    after = part.pageInfo.hasNextPage ? part.pageInfo.endCursor : null;
+  } while (after !== null && read < MAX_ROWS);
+  signal.throwIfAborted();
+  const fileName = `${name}-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}.${format}`;
+  save(new Blob(lines, { type: TYPES[format] }), fileName);
+  return { fileName, rows, more: after !== null, unavailableShards: [...shards], errors: [...errors.values()] };
+}
+
+/** Time in milliseconds in which a browser begins to save a file. */
+const SAVED_MS = 60_000;
+
+function save(file: Blob, fileName: string): void {
+  const address = URL.createObjectURL(file);
+  const link = Object.assign(document.createElement("a"), { href: address, download: fileName });
+  link.click();
+  window.setTimeout(() => URL.revokeObjectURL(address), SAVED_MS);
+}

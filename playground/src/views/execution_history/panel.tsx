@@ -1,0 +1,67 @@
+/** Executions of the last hour, day or month as a chart, read each minute while the page is visible. */
+
+import { SegmentedControl } from "@mantine/core";
+import { useState } from "react";
+
+import { useApiQuery } from "../../api/hooks";
+import { Panel } from "../../ui/panel";
+import { Empty, Failure, Loading, PartialData } from "../../ui/states";
+import { isEmpty } from "./bars";
+import { HistoryChart } from "./chart";
+import { ExecutionHistoryDocument } from "./operations.generated";
+import { EVERY_MS, periodOf, PERIODS, useTimes } from "./period";
+import { HistoryTable } from "./table";
+
+interface Props {
+  /** Path of the executions; undefined: all. */
+  path?: string;
+  /** Period in the address of the view. */
+  period: string | undefined;
+  onPeriod: (period: string) => void;
+}
+
+export function ExecutionHistory({ path, period: chosen, onPeriod }: Props) {
+  const period = periodOf(chosen);
+  const variables = { interval: period.interval, ...useTimes(period), paths: path === undefined ? null : [path] };
+  const query = useApiQuery(ExecutionHistoryDocument, variables, { every: EVERY_MS });
+  const { error, refetch } = query;
+  // The times of the query move on, so a chart that can't be read again is kept here.
+  const shown = `${period.value} ${path ?? ""}`;
+  const [kept, setKept] = useState({ shown, data: query.data });
+  if (query.data && !query.isPlaceholderData && query.data !== kept.data) {
+    setKept({ shown, data: query.data });
+  }
+  const data = query.data ?? (kept.shown === shown ? kept.data : undefined);
+  const history = data?.data.executionHistory;
+  const title = `Executions of the ${period.title}`;
+  const content = { label: title, buckets: history?.buckets ?? [], path };
+  return (
+    <Panel
+      title={title}
+      actions={
+        <SegmentedControl
+          size="xs"
+          aria-label="Period"
+          value={period.value}
+          onChange={onPeriod}
+          data={PERIODS.map(({ value, label }) => ({ value, label }))}
+        />
+      }
+    >
+      {error && <Failure error={error} retry={refetch} />}
+      {!data && !error && <Loading lines={4} />}
+      {data && <PartialData unavailableShards={history?.unavailableShards ?? []} errors={data.errors} />}
+      {history &&
+        (content.buckets.every(isEmpty) ? (
+          history.unavailableShards.length === 0 && (
+            <Empty title="No executions in this time">A bar appears when an execution starts or ends.</Empty>
+          )
+        ) : (
+          <>
+            <HistoryChart {...content} />
+            <HistoryTable {...content} />
+          </>
+        ))}
+    </Panel>
+  );
+}

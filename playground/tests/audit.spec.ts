@@ -1,0 +1,169 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test, type Page } from "@playwright/test";
+
+import { graphql, INBOX } from "./api";
+import { Console } from "./console";
+import { BINARY, startControlPlane, type ControlPlane } from "./control_plane";
+import { activeInbox } from "./inbox";
+
+const PATH = "samples/orders/process";
+
+let controlPlane: ControlPlane;
+/** Tokens of an operator, who is shown as `ann`, and of a worker. */
+let ann: string;
+let worker: string;
+
+test.beforeAll(async () => {
+  const tokens = join(mkdtempSync(join(tmpdir(), "noetl-tokens-")), "tokens");
+  writeFileSync(tokens, "");
+  const newToken = (role: string, subject: string) =>
+    execFileSync(BINARY, ["token", "new", "--role", role, "--subject", subject, "--file", tokens], { encoding: "utf8" }).trim();
+  [ann, worker] = [newToken("operator", "ann"), newToken("worker", "runtime")];
+  controlPlane = await startControlPlane({ NOETL_AUTH_TOKENS: tokens });
+});
+
+test.afterAll(async () => {
+  await controlPlane?.stop();
+});
+
+test("who deactivated a subscription and why is one click from the overview, and its page two", async ({ page }) => {
+  const id = await activeInbox(controlPlane.url, ann);
+  await graphql(
+    controlPlane.url,
+    `mutation ($id: ID!) { deactivateSubscription(input: { subscriptionId: $id, reason: "The source moves" }) { userErrors { code } } }`,
+    { id },
+    ann,
+  );
+  const title = await openOverview(page);
+  await openAudit(page);
+  const row = rowOf(page, id).filter({ hasText: "Deactivated" });
+  await expect(row).toContainText("ann");
+  await expect(row).toContainText(INBOX);
+  await expect(row).toContainText("The source moves");
+  await row.getByRole("link", { name: id }).click();
+  await expect(title).toHaveText(INBOX);
+  const history = page.getByRole("region", { name: "History" });
+  await expect(history.getByText("The source moves")).toBeVisible();
+  await expect(history.getByText("by ann").first()).toBeVisible();
+});
+
+test("a cancellation is listed with its caller and its reason, and the execution shows both", async ({ page }) => {
+  const cancelled = await idle();
+  const other = await idle();
+  const cancel = `mutation ($id: ID!, $reason: String!) { cancelExecution(input: { executionId: $id, reason: $reason }) { cancelled } }`;
+  await graphql(controlPlane.url, cancel, { id: cancelled, reason: "Wrong price" }, ann);
+  await graphql(controlPlane.url, cancel, { id: other, reason: "Not needed" }, ann);
+  const title = await openOverview(page);
+  await openAudit(page);
+  const row = rowOf(page, cancelled);
+  await expect(row).toHaveCount(1);
+  for (const text of ["ann", "Cancelled", PATH, "Wrong price"]) {
+    await expect(row).toContainText(text);
+  }
+  await page.getByRole("textbox", { name: "Find in the list" }).fill("wrong price");
+  await page.keyboard.press("Enter");
+  await expect(rowOf(page, other)).toHaveCount(0);
+  await expect(row).toBeVisible();
+  await row.getByRole("link", { name: cancelled }).click();
+  await expect(title).toHaveText(PATH);
+  const report = page.getByRole("alert").filter({ hasText: "The execution was cancelled by ann" });
+  await expect(report).toContainText("Wrong price");
+  await expect(page.getByRole("main").getByText("runtime", { exact: true })).toBeVisible();
+});
+
+test("the server filters the actions, and starts are listed only if they are chosen", async ({ page }) => {
+  const first = await idle();
+  const { rerunExecution } = await graphql<{ rerunExecution: { executionId: string } }>(
+    controlPlane.url,
+    `mutation ($id: ID!) { rerunExecution(input: { executionId: $id, executionPool: "no-worker" }) { executionId } }`,
+    { id: first },
+    worker,
+  );
+  await activeInbox(controlPlane.url, ann);
+  await openOverview(page);
+  await openAudit(page);
+  const table = page.getByRole("table", { name: "Actions" });
+  await expect(table.getByRole("cell", { name: "Activated", exact: true }).first()).toBeVisible();
+  await expect(table.getByRole("cell", { name: "Started", exact: true })).toHaveCount(0);
+
+  await page.getByRole("combobox", { name: "Action" }).click();
+  await page.getByRole("option", { name: "Started", exact: true }).click();
+  await expect(page).toHaveURL(/action=started/);
+  const rerun = table.getByRole("row").filter({ hasText: rerunExecution.executionId });
+  await expect(rerun.getByRole("cell", { name: "Rerun", exact: true })).toBeVisible();
+  await expect(rerun).toContainText("runtime");
+  await expect(rerun.getByRole("link", { name: first })).toBeVisible();
+  await expect(table.getByRole("cell", { name: "Activated", exact: true })).toHaveCount(0);
+
+  await page.getByRole("textbox", { name: "Path" }).fill("samples/none");
+  await page.keyboard.press("Enter");
+  await expect(page.getByText("No action is listed")).toBeVisible();
+});
+
+test("the actions are read again each 5 s, but not while more than one page is loaded", async ({ page }) => {
+  let sent = 0;
+  await page.route("**/graphql", async (route) => {
+    const { query, variables } = route.request().postDataJSON() as { query: string; variables?: { after?: string } };
+    if (!query.includes("query AuditLog")) {
+      return route.continue();
+    }
+    sent += 1;
+    const id = variables?.after ?? "1";
+    const node = { id, executionId: id, type: "playbook.cancelled", nodeName: PATH, createdAt: new Date().toISOString() };
+    const pageInfo = { hasNextPage: true, endCursor: "2" };
+    const events = { nodes: [{ ...node, meta: { actor: "ann" }, context: null }], pageInfo, unavailableShards: [] };
+    return route.fulfill({ json: { data: { events } } });
+  });
+  await page.clock.install();
+  await openOverview(page);
+  await openAudit(page);
+  const rows = page.getByRole("table", { name: "Actions" }).getByRole("row");
+  await expect(rows).toHaveCount(2);
+  const first = sent;
+  await page.clock.fastForward("00:06");
+  await expect.poll(() => sent).toBeGreaterThan(first);
+
+  await page.getByRole("button", { name: "Load more" }).click();
+  await expect(rows).toHaveCount(3);
+  const loaded = sent;
+  await page.clock.fastForward("01:00");
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
+  expect(sent).toBe(loaded);
+});
+
+/** Starts an execution that no worker takes, as the worker. */
+async function idle(): Promise<string> {
+  const { execute } = await graphql<{ execute: { executionId: string } }>(
+    controlPlane.url,
+    `mutation { execute(input: { entry: { path: "${PATH}" }, executionPool: "no-worker" }) { executionId } }`,
+    {},
+    worker,
+  );
+  return execute.executionId;
+}
+
+/** Opens the overview, signs in as ann, and returns the title of the page. */
+async function openOverview(page: Page) {
+  await page.goto(controlPlane.url);
+  const dialog = page.getByRole("dialog", { name: "Sign in" });
+  await dialog.getByLabel("Token", { exact: true }).fill(ann);
+  await page.keyboard.press("Enter");
+  await expect(dialog).toBeHidden();
+  const { title } = new Console(page, controlPlane.url);
+  await expect(title).toHaveText("Overview");
+  return title;
+}
+
+/** Opens the audit with one click. */
+async function openAudit(page: Page): Promise<void> {
+  await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Audit" }).click();
+  await expect(new Console(page, controlPlane.url).title).toHaveText("Audit");
+}
+
+/** Returns the rows of an execution or a subscription. */
+function rowOf(page: Page, id: string) {
+  return page.getByRole("table", { name: "Actions" }).getByRole("row").filter({ hasText: id });
+}

@@ -1,0 +1,198 @@
+import type { Page } from "@playwright/test";
+
+import { expectAccessible } from "./accessibility";
+import { graphql } from "./api";
+import { expect, test } from "./console";
+
+const TITLE = "Executions of the last 24 hours";
+const HOUR_MS = 3_600_000;
+
+test("one click on the overview leads to the executions that failed in an hour", async ({ console, page }) => {
+  const path = await freshPath(console.url);
+  const id = await failed(console.url, path);
+  await expect.poll(() => totals(console.url, path)).toMatchObject({ failed: 1 });
+  await console.open("/", "Overview");
+  const figure = page.getByRole("link", { name: /^Executions failed/ });
+  await expect(figure).toHaveAttribute("href", /statuses=FAILED&endedSince=5m/);
+  await chartOf(page).getByRole("link", { name: /^\d\d:\d\d, [\d,]+ failed$/ }).last().click();
+  await expect(page).toHaveURL(/statuses=FAILED&endedSince=[^&]+&endedUntil=/);
+  await expect(rowOf(page, id)).toContainText("Failed");
+});
+
+test("the bars of a path lead to its executions by click and by key, and have percentiles and a table", async ({
+  console,
+  page,
+}) => {
+  const { path, ids } = await withinAnHour(async () => {
+    const path = await freshPath(console.url);
+    await console.open(`/catalog/${path}`, path);
+    await expect(page.getByText("No executions in this time")).toBeVisible();
+    return { path, ids: { failed: await failed(console.url, path), cancelled: await cancelled(console.url, path) } };
+  });
+  await expect.poll(() => totals(console.url, path)).toEqual({ completed: 0, failed: 1, cancelled: 1, started: 2 });
+
+  await page.reload();
+  const bar = chartOf(page).getByRole("link", { name: /^\d\d:\d\d, 1 failed, 1 cancelled, 2 started$/ });
+  await bar.focus();
+  await expect(chartOf(page)).toContainText("Duration: p50");
+  await page.getByRole("button", { name: "As a table" }).click();
+  const table = page.getByRole("table", { name: `${TITLE} as a table` });
+  await expect(table.getByRole("link", { name: /^2 started, / })).toBeVisible();
+  await expectAccessible(page, "execution-history");
+  await page.setViewportSize({ width: 1440, height: 900 });
+
+  await bar.focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("Enter");
+  await expect(console.title).toHaveText("Executions");
+  await expect(rowOf(page, ids.failed)).toBeVisible();
+  await expect(rowOf(page, ids.cancelled)).toHaveCount(0);
+  await page.goBack();
+  await bar.click({ position: { x: 1, y: 1 } });
+  await expect(rowOf(page, ids.failed)).toBeVisible();
+  await expect(rowOf(page, ids.cancelled)).toBeVisible();
+});
+
+test("the period of the chart is in the address", async ({ console, page }) => {
+  await console.open("/", "Overview");
+  await page.getByText("30 d", { exact: true }).click();
+  await expect(page).toHaveURL(/period=30d/);
+  await page.reload();
+  await expect(page.getByRole("heading", { name: "Executions of the last 30 days" })).toBeVisible();
+});
+
+test("the chart is read again each minute while the page is visible", async ({ console, page }) => {
+  let sent = 0;
+  page.on("request", (request) => {
+    sent += request.postData()?.includes("query ExecutionHistory(") ? 1 : 0;
+  });
+  await page.clock.install();
+  await console.open("/", "Overview");
+  await expect(page.getByRole("region", { name: TITLE }).getByLabel("Loading")).toHaveCount(0);
+  const first = sent;
+  expect(first).toBeGreaterThan(0);
+  await page.clock.fastForward("01:01");
+  await expect.poll(() => sent).toBeGreaterThan(first);
+
+  await setVisibility(page, "hidden");
+  const before = sent;
+  await page.clock.fastForward("02:00:00");
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
+  expect(sent).toBe(before);
+  await setVisibility(page, "visible");
+  await expect.poll(() => sent).toBeGreaterThan(before);
+});
+
+test("a chart that can't be read again keeps its bars and shows the error, and missing shards are not empty", async ({
+  console,
+  page,
+}) => {
+  await cancelled(console.url, await freshPath(console.url));
+  let reply: object | null = null;
+  await page.route("**/graphql", (route) => {
+    const isHistory = route.request().postData()?.includes("query ExecutionHistory(") ?? false;
+    return isHistory && reply ? route.fulfill({ json: reply }) : route.continue();
+  });
+  await page.clock.install();
+  await console.open("/?period=1h", "Overview");
+  const region = page.getByRole("region", { name: "Executions of the last hour" });
+  const chart = region.getByRole("figure");
+  await expect(chart).toBeVisible();
+  reply = { errors: [{ message: "The server is busy.", extensions: { code: "OVERLOADED" } }] };
+  await page.clock.fastForward("01:01");
+  await expect(region.getByRole("alert").filter({ hasText: "The server is busy." })).toBeVisible();
+  await expect(chart).toBeVisible();
+
+  reply = { data: { executionHistory: { buckets: [], unavailableShards: [1] } } };
+  await region.getByRole("button", { name: "Try again" }).click();
+  await expect(region.getByRole("alert")).toContainText("The database of shard 1 can't be read now.");
+  await expect(region.getByText("No executions in this time")).toHaveCount(0);
+});
+
+/** Repeats an action in which an hour ended, so that all that it does belongs to one bar. */
+async function withinAnHour<T>(action: () => Promise<T>): Promise<T> {
+  const hour = () => Math.floor(Date.now() / HOUR_MS);
+  const begun = hour();
+  const result = await action();
+  return hour() === begun ? result : withinAnHour(action);
+}
+
+function chartOf(page: Page) {
+  return page.getByRole("figure", { name: TITLE });
+}
+
+function rowOf(page: Page, id: string) {
+  return page.getByRole("table", { name: "Executions" }).getByRole("row").filter({ hasText: id });
+}
+
+async function setVisibility(page: Page, state: DocumentVisibilityState): Promise<void> {
+  await page.evaluate((value) => {
+    Object.defineProperty(document, "visibilityState", { value, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
+  }, state);
+}
+
+/** Registers a playbook with a new path, and returns the path. */
+async function freshPath(url: string): Promise<string> {
+  const path = `tests/history/${crypto.randomUUID()}`;
+  const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
+  await graphql(
+    url,
+    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
+    { content },
+  );
+  return path;
+}
+
+/** Starts an execution that no worker takes, and returns its id. */
+async function idle(url: string, path: string): Promise<string> {
+  const { execute } = await graphql<{ execute: { executionId: string } }>(
+    url,
+    `mutation ($path: String!) {
+      execute(input: { entry: { path: $path }, executionPool: "no-worker" }) { executionId }
+    }`,
+    { path },
+  );
+  return execute.executionId;
+}
+
+async function failed(url: string, path: string): Promise<string> {
+  const executionId = await idle(url, path);
+  const { reserveEventIds } = await graphql<{ reserveEventIds: { eventIds: string[] } }>(
+    url,
+    `mutation { reserveEventIds(input: { count: 1 }) { eventIds } }`,
+  );
+  const event = { type: "playbook.failed", status: "FAILED", error: "no answer" };
+  await graphql(url, `mutation ($events: [EventInput!]!) { projectEvents(input: { events: $events }) { projected } }`, {
+    events: [{ ...event, executionId, eventId: reserveEventIds.eventIds[0] }],
+  });
+  return executionId;
+}
+
+async function cancelled(url: string, path: string): Promise<string> {
+  const id = await idle(url, path);
+  await graphql(url, `mutation ($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled } }`, { id });
+  return id;
+}
+
+interface Totals {
+  completed: number;
+  failed: number;
+  cancelled: number;
+  started: number;
+}
+
+/** Returns the numbers of the executions of a path in the last day, as the API counts them. */
+async function totals(url: string, path: string): Promise<Totals> {
+  const { executionHistory } = await graphql<{ executionHistory: { buckets: Totals[] } }>(
+    url,
+    `query ($from: DateTime!, $to: DateTime!, $path: String!) {
+      executionHistory(interval: DAY, from: $from, to: $to, filter: { paths: [$path] }) {
+        buckets { completed failed cancelled started }
+      }
+    }`,
+    { from: new Date(Date.now() - 86_400_000).toISOString(), to: new Date(Date.now() + 60_000).toISOString(), path },
+  );
+  const sum = (name: keyof Totals) => executionHistory.buckets.reduce((all, bucket) => all + bucket[name], 0);
+  return { completed: sum("completed"), failed: sum("failed"), cancelled: sum("cancelled"), started: sum("started") };
+}

@@ -1,0 +1,162 @@
+import { execFileSync } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import type { Page } from "@playwright/test";
+
+import { csvLine, valueOf } from "../src/ui/csv";
+import { curlOf } from "../src/ui/curl";
+import { execute, graphql } from "./api";
+import { expect, test } from "./console";
+
+const PATH = "samples/orders/process";
+
+test("cells of CSV are quoted as RFC 4180 says, and no spreadsheet reads a text as a formula", () => {
+  const cases: [unknown, string][] = [
+    ["plain", "plain"],
+    [null, ""],
+    [undefined, ""],
+    [-1.5, "-1.5"],
+    [false, "false"],
+    ['a "b", c', '"a ""b"", c"'],
+    ["two\nlines", '"two\nlines"'],
+    [" spaces ", " spaces "],
+    ["=1+1", "'=1+1"],
+    ["+1", "'+1"],
+    ["-1", "'-1"],
+    ["@sum(a1)", "'@sum(a1)"],
+    ["\t=1", "'\t=1"],
+    ['=link("a")', '"\'=link(""a"")"'],
+    ["a=1", "a=1"],
+    [[{ name: "order", value: "17" }], '"[{""name"":""order"",""value"":""17""}]"'],
+  ];
+  for (const [value, written] of cases) {
+    expect(csvLine([value, "end"])).toBe(`${written},end\r\n`);
+  }
+  const row = { id: "1", parent: { execution: null, subscription: { id: "2" } } };
+  const fields = ["id", "parent.execution.id", "parent.subscription.id"];
+  expect(csvLine(fields.map((field) => valueOf(row, field)))).toBe("1,,2\r\n");
+});
+
+test("a request as curl has a placeholder for the token, and the shell changes no other part", () => {
+  const document = "\n query Q($path: String) { a(path: $path) }";
+  const variables = { path: `it's "$HOME" \`id\` \\n` };
+  const command = curlOf("http://host/it's", document, variables);
+  const shell = `curl() { for part in "$@"; do printf '%s\\0' "$part"; done; }\n${command}`;
+  const env = { ...process.env, TOKEN: "of-the-user" };
+  const parts = execFileSync("sh", ["-c", shell], { env, encoding: "utf8" }).split("\0");
+  expect([parts[0], parts[2], parts[4]]).toEqual([
+    "http://host/it's",
+    "content-type: application/json",
+    "authorization: Bearer of-the-user",
+  ]);
+  expect(JSON.parse(parts[6] ?? "")).toEqual({ query: document.trim(), variables });
+});
+
+/** Chooses a format in the menu, and returns the text of the saved file. */
+async function exported(page: Page, format: string): Promise<{ text: string; name: string }> {
+  const saved = page.waitForEvent("download");
+  await choose(page, format);
+  const download = await saved;
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByRole("status")).toContainText(download.suggestedFilename());
+  await dialog.getByRole("button", { name: "Close", exact: true }).last().click();
+  await expect(dialog).toBeHidden();
+  return { text: await readFile(await download.path(), "utf8"), name: download.suggestedFilename() };
+}
+
+async function choose(page: Page, item: string): Promise<void> {
+  await page.getByRole("button", { name: "Export", exact: true }).click();
+  await page.getByRole("menuitem", { name: item }).click();
+}
+
+test("a list of several pages is saved as CSV and as JSON lines, and its request is copied as curl", async ({ console, page }) => {
+  const parent = await execute(console.url);
+  const requests = Array.from({ length: 120 }, () => ({
+    entry: { path: PATH },
+    parentExecutionId: parent,
+    executionPool: "no-worker",
+  }));
+  const { executeBatch } = await graphql<{ executeBatch: { results: { executionId: string }[] } }>(
+    console.url,
+    `mutation ($requests: [ExecuteInput!]!) { executeBatch(input: { requests: $requests }) { results { executionId } } }`,
+    { requests },
+  );
+  const ids = executeBatch.results.map(({ executionId }) => executionId).toSorted();
+  await console.open(`/executions?parent=${parent}`, "Executions");
+
+  const csv = await exported(page, "CSV");
+  expect(csv.name).toMatch(/^executions-.*\.csv$/);
+  const [header, ...rows] = csv.text.split("\r\n").slice(0, -1);
+  expect(header).toMatch(/^id,path,status,.*,parent\.execution\.id,parent\.subscription\.id$/);
+  expect(rows.map((row) => row.split(",")[0]).toSorted()).toEqual(ids);
+  expect(rows[0]).toContain(`,${PATH},PENDING,`);
+  expect(rows[0]).toMatch(new RegExp(`,${parent},$`));
+
+  const lines = (await exported(page, "JSON lines")).text.trimEnd().split("\n");
+  const objects = lines.map((line) => JSON.parse(line) as { id: string; parent: { execution: { id: string } } });
+  expect(objects.map(({ id }) => id).toSorted()).toEqual(ids);
+  expect(objects[0]?.parent.execution.id).toBe(parent);
+
+  await choose(page, "Copy as curl");
+  await expect(page.getByRole("menuitem", { name: "Copied" })).toBeVisible();
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  const env = { ...process.env, TOKEN: "none", NO_PROXY: "*" };
+  const reply = JSON.parse(execFileSync("sh", ["-c", command], { env, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }));
+  expect(reply.data.executions.nodes).toHaveLength(50);
+  expect(ids).toContain(reply.data.executions.nodes[0].id);
+});
+
+const LISTS = [
+  { path: `/catalog?prefix=${PATH}`, title: "Catalog", name: "catalog", header: "id,path,version," },
+  { path: "/outbox", title: "Outbox", name: "outbox", header: "entryId,status,statusText,subject," },
+  { path: "/subscriptions", title: "Subscriptions", name: "subscriptions", header: "id,path,status," },
+];
+
+for (const { path, title, name, header } of LISTS) {
+  test(`the list of ${title} is saved as CSV`, async ({ console, page }) => {
+    await execute(console.url);
+    await console.open(path, title);
+    const csv = await exported(page, "CSV");
+    expect(csv.name).toMatch(new RegExp(`^${name}-.*\\.csv$`));
+    expect(csv.text.slice(0, header.length)).toBe(header);
+  });
+}
+
+/** Returns whether a request reads a page of an export. */
+function isExport(body: unknown): boolean {
+  return (body as { variables?: { first?: number } } | null)?.variables?.first === 100;
+}
+
+test("an export of a longer list ends after 10,000 rows and says so", async ({ console, page }) => {
+  const node = { id: "1", path: PATH, status: "PENDING", statusText: "PENDING", progress: null, parent: null };
+  const pageInfo = { hasNextPage: true, endCursor: "next" };
+  const executions = { nodes: Array.from({ length: 100 }, () => node), pageInfo, unavailableShards: [1] };
+  await page.route("**/graphql", async (route) => {
+    const json = { data: { executions }, errors: [{ message: "The labels can't be read." }] };
+    await (isExport(route.request().postDataJSON()) ? route.fulfill({ json }) : route.continue());
+  });
+  await console.open("/executions", "Executions");
+  const saved = page.waitForEvent("download");
+  await choose(page, "CSV");
+  const text = await readFile(await (await saved).path(), "utf8");
+  expect(text.trimEnd().split("\r\n")).toHaveLength(10_001);
+  const dialog = page.getByRole("dialog", { name: "Export executions as CSV" });
+  await expect(dialog.getByRole("status")).toContainText(/^10,000 rows are in .*\. The list has more/);
+  await expect(dialog.getByRole("alert")).toContainText("The database of shard 1 can't be read now.");
+  await expect(dialog.getByText("The labels can't be read.")).toHaveCount(1);
+});
+
+test("a cancelled export sends no further request and saves nothing", async ({ console, page }) => {
+  let downloads = 0;
+  page.on("download", () => (downloads += 1));
+  // The server never responds to the first page.
+  await page.route("**/graphql", (route) => (isExport(route.request().postDataJSON()) ? undefined : route.continue()));
+  await console.open("/executions", "Executions");
+  await choose(page, "JSON lines");
+  const dialog = page.getByRole("dialog", { name: "Export executions as JSON lines" });
+  await expect(dialog.getByRole("status")).toHaveText("0 rows read, of at most 10,000.");
+  const aborted = page.waitForEvent("requestfailed", (request) => isExport(request.postDataJSON()));
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await aborted;
+  await expect(dialog).toBeHidden();
+  expect(downloads).toBe(0);
+});

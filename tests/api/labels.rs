@@ -1,0 +1,188 @@
+//! Labels of executions: where they come from, and how executions are found by them.
+
+use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::{Deployment, QUIET, Server};
+use serde_json::{Map, Value, json};
+use sqlx::Connection;
+
+use super::execution_lists::{ids, live_ids, start};
+
+/// Returns input labels.
+fn given(labels: &[(&str, &str)]) -> Value {
+    labels.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
+}
+
+/// Returns a filter with these conditions on labels.
+fn labelled(conditions: Value) -> Value {
+    json!({ "labels": conditions })
+}
+
+/// Returns the labels of an execution, read by its id, as a map.
+async fn labels(server: &Server, id: &str) -> Value {
+    let query = "query($id: ID!) { execution(id: $id) { labels { name value } } }";
+    let found = server.data(query, json!({ "id": id })).await["execution"]["labels"].take();
+    map(&found)
+}
+
+/// Returns labels of a response as a map. They must be ordered by name.
+fn map(labels: &Value) -> Value {
+    let pairs = labels.as_array().unwrap().iter();
+    let pairs: Vec<(String, Value)> =
+        pairs.map(|label| (label["name"].as_str().unwrap().to_owned(), label["value"].clone())).collect();
+    assert!(pairs.is_sorted_by(|one, next| one.0 < next.0), "{labels}");
+    Value::Object(pairs.into_iter().collect::<Map<_, _>>())
+}
+
+#[tokio::test]
+async fn an_execution_has_the_labels_of_its_request_its_workload_and_its_document() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let document = json!({ "kind": "playbook", "workload": { "order": { "id": 1 } }, "metadata": {
+        "labels": { "team": "a", "stage": "prod", "Not a label": "x", "list": [1] },
+        "searchable": { "order": "{{ workload.order.id }}", "stage": "{{ workload.stage }}" } } });
+    server.register_entry("flow", &document).await;
+    let mut started = Vec::new();
+    for (input, expected) in [
+        (json!({}), json!({ "order": "1", "stage": "prod", "team": "a" })),
+        (
+            json!({ "workload": { "order": { "id": 17 }, "stage": "test" } }),
+            json!({ "order": "17", "stage": "test", "team": "a" }),
+        ),
+        (
+            json!({ "labels": given(&[("stage", "mine"), ("extra", "y")]), "workload": { "stage": "test" } }),
+            json!({ "extra": "y", "order": "1", "stage": "mine", "team": "a" }),
+        ),
+    ] {
+        let mut request = json!({ "path": "flow" });
+        request.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
+        let id = start(&server, request).await;
+        assert_eq!(labels(&server, &id).await, expected, "{input}");
+        let log = "query($id: ID!) { events(executionId: $id) { nodes { meta } } }";
+        let log = server.data(log, json!({ "id": id })).await["events"].take();
+        assert_eq!(log["nodes"][0]["meta"]["labels"], expected, "{input}");
+        started.push((id, expected));
+    }
+
+    let rerun = async |input: Value| {
+        let query = "mutation($input: RerunExecutionInput!) { rerunExecution(input: $input) {
+            execution { labels { name value } } userErrors { message } } }";
+        let payload = server.data(query, json!({ "input": input })).await["rerunExecution"].take();
+        map(&payload["execution"]["labels"])
+    };
+    let (origin, of_origin) = started.last().unwrap();
+    for workload in [Value::Null, json!({ "stage": "test" })] {
+        let same = rerun(json!({ "executionId": origin, "workload": workload })).await;
+        assert_eq!(same, *of_origin, "a rerun with the same workload: {workload}");
+    }
+    let kept = rerun(json!({ "executionId": origin, "workload": { "order": { "id": 18 } } })).await;
+    assert_eq!(kept, json!({ "extra": "y", "order": "18", "stage": "test", "team": "a" }));
+    let replaced = rerun(json!({ "executionId": origin, "labels": given(&[("only", "z")]) })).await;
+    assert_eq!(replaced, json!({ "only": "z", "order": "1", "stage": "test", "team": "a" }));
+
+    // A part that the new workload lacks gives no label.
+    let changed = rerun(json!({ "executionId": origin, "workload": { "order": null, "stage": null } })).await;
+    assert_eq!(changed, json!({ "extra": "y", "stage": "prod", "team": "a" }));
+
+    // Labels that a program takes away are gone from the index.
+    let cleared = start(&server, json!({ "path": "flow", "labels": given(&[("cleared", "yes")]) })).await;
+    let cleared: i64 = cleared.parse().unwrap();
+    let mut shard = deployment.shard(0).await;
+    let clear = sqlx::query("UPDATE noetl.execution SET labels = NULL WHERE execution_id = $1").bind(cleared);
+    clear.execute(&mut shard).await.unwrap();
+    let left = sqlx::query_scalar("SELECT count(*) FROM noetl.execution_label WHERE execution_id = $1").bind(cleared);
+    let left: i64 = left.fetch_one(&mut shard).await.unwrap();
+    assert_eq!(left, 0, "labels that are gone");
+
+    // The log is the source: without the row, the labels are read from it, and an advance stores them again.
+    let mut tx = shard.begin().await.unwrap();
+    sqlx::query("DELETE FROM noetl.execution").execute(&mut *tx).await.unwrap();
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM noetl.execution_label").fetch_one(&mut *tx).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(left, 0, "labels of deleted executions");
+    assert_eq!(labels(&server, origin).await, *of_origin);
+    let advance =
+        "mutation($ids: [ID!]!) { advanceProjections(input: { executionIds: $ids }) { userErrors { code } } }";
+    server.data(advance, json!({ "ids": [origin] })).await;
+    assert_eq!(ids(&server, labelled(json!([{ "name": "extra", "equals": "y" }]))).await, [&**origin]);
+    assert_eq!(labels(&server, origin).await, *of_origin);
+}
+
+#[tokio::test]
+async fn executions_are_found_and_cancelled_by_their_labels() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.feeds_begun().await;
+    server.register_entry("flow", &json!({ "kind": "playbook" })).await;
+    let run = async |labels: &[(&str, &str)], tenant: Option<&str>| {
+        start(&server, json!({ "path": "flow", "labels": given(labels), "tenantId": tenant })).await
+    };
+    let odd = r#"a = "\b" Größe"#;
+    let a = run(&[("team", "a"), ("stage", "prod")], None).await;
+    let b = run(&[("team", "b"), ("stage", "prod"), ("note", odd)], None).await;
+    let none = run(&[], None).await;
+    let test = run(&[("team", "a"), ("stage", "test")], None).await;
+    let acme = run(&[("team", "a")], Some("acme")).await;
+    let globex = run(&[("team", "a")], Some("globex")).await;
+    let stats = "query($filter: ExecutionFilter) { executionStats(filter: $filter) { total } }";
+    let (team_a, any_team) = (json!({ "name": "team", "equals": "a" }), json!({ "name": "team", "exists": true }));
+    let prod = json!({ "name": "stage", "in": ["prod", "prod", "none"] });
+    for (filter, expected) in [
+        (labelled(json!([team_a])), vec![&globex, &acme, &test, &a]),
+        (labelled(json!([any_team])), vec![&globex, &acme, &test, &b, &a]),
+        (labelled(json!([{ "name": "team", "in": ["a", "b"] }])), vec![&globex, &acme, &test, &b, &a]),
+        (labelled(json!([team_a, prod])), vec![&a]),
+        (labelled(json!([prod, any_team])), vec![&b, &a]),
+        (labelled(json!([{ "name": "note", "equals": odd }])), vec![&b]),
+        (labelled(json!([{ "name": "team", "equals": "prod" }])), vec![]),
+        (labelled(json!([{ "name": "tea", "exists": true }])), vec![]),
+        (json!({ "labels": [team_a], "tenantId": "acme" }), vec![&acme]),
+        (json!({ "labels": [team_a], "tenantId": "default", "path": "flow" }), vec![&test, &a]),
+        (json!({ "labels": [team_a], "statuses": ["RUNNING"] }), vec![]),
+        (json!({ "labels": [team_a], "idPrefix": none }), vec![]),
+    ] {
+        let expected: Vec<String> = expected.into_iter().cloned().collect();
+        assert_eq!(ids(&server, filter.clone()).await, expected, "{filter}");
+        let mut live = live_ids(&server, &filter).await;
+        live.sort_unstable_by(|one, other| other.cmp(one));
+        assert_eq!(live, expected, "{filter}");
+        let total = server.data(stats, json!({ "filter": filter })).await["executionStats"]["total"].take();
+        assert_eq!(total, expected.len(), "{filter}");
+    }
+
+    let cancel = "mutation($filter: ExecutionFilter!) { cancelExecutions(input: { select: { filter: $filter } }) {
+        results { executionId cancelled } userErrors { message } } }";
+    let filter = labelled(json!([team_a, { "name": "stage", "exists": true }]));
+    let cancelled = server.data(cancel, json!({ "filter": filter })).await["cancelExecutions"].take();
+    let expected = json!([{ "executionId": test, "cancelled": true }, { "executionId": a, "cancelled": true }]);
+    assert_eq!(cancelled["results"], expected, "{cancelled}");
+    for (status, expected) in [("CANCELLED", vec![&test, &a]), ("PENDING", vec![&globex, &acme, &b])] {
+        let filter = json!({ "labels": [any_team], "statuses": [status] });
+        assert_eq!(ids(&server, filter).await, expected.into_iter().cloned().collect::<Vec<_>>(), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_malformed_condition_on_labels_is_refused() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let one = json!({ "name": "a", "equals": "b" });
+    for (conditions, field) in [
+        (json!([]), vec![]),
+        (json!(vec![&one; 6]), vec![]),
+        (json!([{ "name": "A", "exists": true }]), vec!["0", "name"]),
+        (json!([one, { "name": "a" }]), vec!["1"]),
+        (json!([{ "name": "a", "equals": null }]), vec!["0"]),
+        (json!([{ "name": "a", "equals": "b", "exists": true }]), vec!["0"]),
+        (json!([{ "name": "a", "exists": false }]), vec!["0", "exists"]),
+        (json!([{ "name": "a", "equals": "" }]), vec!["0", "equals"]),
+        (json!([{ "name": "a", "in": [] }]), vec!["0", "in"]),
+        (json!([{ "name": "a", "in": vec!["b"; 21] }]), vec!["0", "in"]),
+        (json!([{ "name": "a", "in": ["b", "\n"] }]), vec!["0", "in"]),
+    ] {
+        let query = "query($filter: ExecutionFilter) { executions(filter: $filter) { nodes { id } } }";
+        let response = server.send(query, json!({ "filter": labelled(conditions) })).await.unwrap();
+        let error = &response["errors"][0]["extensions"];
+        assert_eq!(error["code"], "INVALID_INPUT", "{response}");
+        assert_eq!(error["field"], json!([vec!["filter", "labels"], field].concat()), "{response}");
+    }
+}
