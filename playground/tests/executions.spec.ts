@@ -153,7 +153,7 @@ test("a rerun by filter first shows what would start, and links to what it has s
   expect(rerun).not.toBe(child);
   await link.click();
   await expect(page).toHaveURL(new RegExp(`/executions/${rerun}`));
-  await expect(page.getByRole("main").getByRole("link", { name: child })).toBeVisible();
+  await expect(page.getByRole("main").getByRole("link", { name: child, exact: true })).toBeVisible();
 });
 
 test("a rerun by filter that lost a response or was stopped is continued, also by another page, and starts nothing twice", async ({
@@ -369,7 +369,7 @@ test("an execution is run again in its version, and the page shows the rerun", a
   await page.getByRole("dialog").getByRole("button", { name: "Rerun", exact: true }).click();
   const main = page.getByRole("main");
   await expect(main.getByText("Rerun of")).toBeVisible();
-  await expect(main.getByRole("link", { name: origin })).toBeVisible();
+  await expect(main.getByRole("link", { name: origin, exact: true })).toBeVisible();
   await page.getByRole("tab", { name: "Input and result" }).click();
   await expect(page.getByRole("region", { name: "Input" })).toContainText('"USD"');
 });
@@ -514,9 +514,9 @@ test("an execution and its rerun link to each other", async ({ console, page }) 
   );
   await console.open(`/executions/${origin}`, PATH);
   const main = page.getByRole("main");
-  await main.getByRole("link", { name: rerunExecution.executionId }).click();
+  await main.getByRole("link", { name: rerunExecution.executionId, exact: true }).click();
   await expect(page).toHaveURL(new RegExp(`/executions/${rerunExecution.executionId}`));
   await expect(main.getByText("Rerun of")).toBeVisible();
-  await main.getByRole("link", { name: origin }).click();
+  await main.getByRole("link", { name: origin, exact: true }).click();
   await expect(page).toHaveURL(new RegExp(`/executions/${origin}`));
 });

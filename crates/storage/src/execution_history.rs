@@ -104,7 +104,9 @@ async fn select(
                    SELECT history.span, at, started, completed, failed, cancelled, classes, counts
                    FROM noetl.execution_history AS history
                    WHERE history.span = part.span AND at >= low AND at < high
-                     AND $4::text[] IS NULL AND ($6::text IS NULL OR ($6 = 'default' AND tenant_id = $6))
+                     -- The first two conditions are evaluated before any row is read, also in a generic plan.
+                     AND $4::text[] IS NULL AND ($6::text IS NULL OR $6 = 'default')
+                     AND ($6::text IS NULL OR tenant_id = $6)
                      AND ($5::text[] IS NULL OR execution_pool = ANY($5))
                      AND ($7::text IS NULL OR organization_id = $7)
                    OFFSET 0

@@ -62,6 +62,7 @@ async fn send(api: &Api, key: String) -> Result<(), Box<dyn Error>> {
         dedup: Some(execute::DedupInput { key, window_seconds: Some(3600), reject_different: false }),
         parent_execution_id: None,
         execution_pool: None,
+        labels: None,
         tenant_id: None,
         organization_id: None,
         trace: None,

@@ -10,6 +10,8 @@ import { useFound } from "./find";
 
 const NAME = "Go to a view, an id, a label or a path";
 const LIST_ID = "palette-results";
+/** The description has the contrast of the label, also in the selected result. */
+const READABLE = { color: "inherit", opacity: 1 } as const;
 
 /** Opens when the number of the user's requests for it changes. Only the library's store says whether it is open. */
 export default function CommandPalette({ requests }: { requests: number }) {
@@ -19,13 +21,20 @@ export default function CommandPalette({ requests }: { requests: number }) {
   const complete = !loading && !error && missing.errors.length === 0 && missing.unavailableShards.length === 0;
   const navigate = useNavigate();
   useEffect(() => spotlight.open(), [requests]);
+  useEffect(makeScrollable);
   useEffect(() => {
     if (text !== "") {
       selectFirst();
     }
   }, [text, targets]);
   return (
-    <Spotlight.Root query={query} onQueryChange={setQuery} shortcut={null} attributes={{ content: { "aria-label": NAME } }}>
+    <Spotlight.Root
+      query={query}
+      onQueryChange={setQuery}
+      shortcut={null}
+      attributes={{ content: { "aria-label": NAME } }}
+      styles={{ actionDescription: READABLE }}
+    >
       <Spotlight.Search placeholder={NAME} aria-label={NAME} />
       <Spotlight.ActionsList id={LIST_ID}>
         {targets.map((target) => (
@@ -47,6 +56,11 @@ export default function CommandPalette({ requests }: { requests: number }) {
       </Spotlight.ActionsList>
     </Spotlight.Root>
   );
+}
+
+/** Makes the list of results, which the library does not let the keyboard reach, scrollable by keys. */
+function makeScrollable() {
+  document.getElementById(LIST_ID)?.querySelector("[data-scrollarea-viewport]")?.setAttribute("tabindex", "0");
 }
 
 /** Selects the first result if none is selected: the library does so only when the text changes, before results arrive. */
