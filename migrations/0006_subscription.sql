@@ -13,7 +13,8 @@ SELECT registered.execution_id AS id,
        registered.created_at AT TIME ZONE 'UTC' AS registered_at,
        latest.created_at AT TIME ZONE 'UTC' AS updated_at,
        registered.tenant_id,
-       registered.organization_id
+       registered.organization_id,
+       registered.meta -> 'labels' AS labels
 FROM noetl.event AS registered
 CROSS JOIN LATERAL (
     SELECT event_id, event_type, status, created_at

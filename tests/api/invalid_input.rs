@@ -102,6 +102,7 @@ fn bad_executes(known: &Known) -> Vec<BadMutation> {
     case(good("labels", json!([label("a", "b"), label("a", "c")])), "INVALID_INPUT", "labels.1.name");
     let many: Vec<Value> = (0..21).map(|n| label(&format!("n{n}"), "b")).collect();
     case(good("labels", json!(many)), "INVALID_INPUT", "labels");
+    case(good("inheritLabels", json!(true)), "INVALID_INPUT", "inheritLabels");
     for key in ["", "a\0b", &"x".repeat(1025), &"x".repeat(1 << 20)] {
         case(good("dedup", json!({ "key": key })), "INVALID_INPUT", "dedup.key");
     }

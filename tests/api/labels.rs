@@ -1,4 +1,4 @@
-//! Labels of executions: where they come from, and how executions are found by them.
+//! Labels of executions and source subscriptions: where they come from, and how objects are found by them.
 
 use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::{Deployment, QUIET, Server};
@@ -161,6 +161,143 @@ async fn executions_are_found_and_cancelled_by_their_labels() {
     }
 }
 
+/// The subscription's labels come before those of the document that runs, and the parent's come last.
+#[tokio::test]
+async fn an_execution_has_the_labels_of_its_subscription_and_if_asked_those_of_its_parent() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let flow = json!({ "kind": "playbook", "workload": { "order": 1 }, "metadata": {
+        "labels": { "from": "document", "team": "a" }, "searchable": { "order": "{{ workload.order }}" } } });
+    server.register_entry("flow", &flow).await;
+    let dispatch = json!({ "playbook": "flow", "labels": {
+        "from": "dispatch", "order": "none", "stage": "prod", "Not a label": "x", "list": [1] } });
+    let inbox = json!({ "kind": "subscription", "metadata": { "labels": { "own": "x", "stage": "own" } },
+        "spec": { "source": "nats", "mode": "pull", "dispatch": dispatch } });
+    server.register_entry("inbox", &inbox).await;
+    let inbox = server.register("inbox").await["subscription"]["id"].take();
+    let parent =
+        start(&server, json!({ "path": "flow", "labels": given(&[("tenant", "p"), ("from", "parent")]) })).await;
+    let dispatched = json!({ "from": "dispatch", "order": "1", "stage": "prod", "team": "a" });
+    let mut started = Vec::new();
+    for (input, expected) in [
+        (json!({ "parentExecutionId": inbox }), dispatched.clone()),
+        // The document of the subscription is read for its labels alone.
+        (
+            json!({ "parentExecutionId": inbox, "executionPool": "p", "dedup": { "key": "k", "windowSeconds": 60 } }),
+            dispatched,
+        ),
+        (
+            json!({ "parentExecutionId": inbox, "labels": given(&[("stage", "mine")]) }),
+            json!({ "from": "dispatch", "order": "1", "stage": "mine", "team": "a" }),
+        ),
+        (
+            json!({ "parentExecutionId": inbox, "inheritLabels": true }),
+            json!({ "from": "dispatch", "order": "1", "own": "x", "stage": "prod", "team": "a" }),
+        ),
+        (
+            json!({ "parentExecutionId": parent, "workload": { "order": 17 }, "inheritLabels": true }),
+            json!({ "from": "document", "order": "17", "team": "a", "tenant": "p" }),
+        ),
+        (
+            json!({ "parentExecutionId": parent, "inheritLabels": false }),
+            json!({ "from": "document", "order": "1", "team": "a" }),
+        ),
+    ] {
+        let mut request = json!({ "path": "flow" });
+        request.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
+        let id = start(&server, request).await;
+        assert_eq!(labels(&server, &id).await, expected, "{input}");
+        started.push((id, expected));
+    }
+    for (id, expected) in started {
+        let query = "mutation($id: ID!) { rerunExecution(input: { executionId: $id }) {
+            execution { labels { name value } } userErrors { message } } }";
+        let rerun = server.data(query, json!({ "id": id })).await["rerunExecution"].take();
+        assert_eq!(map(&rerun["execution"]["labels"]), expected, "a rerun");
+    }
+    let query = "query($id: ID!) { subscription(by: { id: $id }) { labels { name value } spec {
+        dispatch { labels { name value } } } } }";
+    let shown = server.data(query, json!({ "id": inbox })).await["subscription"].take();
+    assert_eq!(map(&shown["labels"]), json!({ "own": "x", "stage": "own" }));
+    let of_dispatch = json!({ "from": "dispatch", "order": "none", "stage": "prod" });
+    assert_eq!(map(&shown["spec"]["dispatch"]["labels"]), of_dispatch);
+}
+
+#[tokio::test]
+async fn subscriptions_are_found_followed_and_changed_by_the_labels_of_their_documents() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.feeds_begun().await;
+    let register = async |path: &str, labels: Value| {
+        server.register_entry(path, &json!({ "kind": "subscription", "metadata": { "labels": labels } })).await;
+        server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned()
+    };
+    let a = register("a", json!({ "team": "a", "stage": "prod", "count": 5 })).await;
+    let b = register("b", json!({ "team": "b", "stage": "prod" })).await;
+    register("none", json!({})).await;
+    let list = "query($filter: SubscriptionFilter, $first: Int) { subscriptions(filter: $filter, first: $first) {
+        nodes { id labels { name value } } totalCount { value } } }";
+    let read = async |filter: &Value, first: usize| {
+        server.data(list, json!({ "filter": filter, "first": first })).await["subscriptions"].take()
+    };
+    let (team_a, any_team) = (json!({ "name": "team", "equals": "a" }), json!({ "name": "team", "exists": true }));
+    let prod = json!({ "name": "stage", "in": ["prod", "none"] });
+    for (filter, expected) in [
+        (labelled(json!([team_a])), vec![&a]),
+        (labelled(json!([any_team])), vec![&b, &a]),
+        (labelled(json!([prod, team_a])), vec![&a]),
+        (labelled(json!([{ "name": "count", "equals": "5" }])), vec![&a]),
+        (labelled(json!([{ "name": "team", "equals": "prod" }])), vec![]),
+        (json!({ "labels": [team_a], "statuses": ["REGISTERED"] }), vec![&a]),
+        (json!({ "labels": [any_team], "statuses": ["PAUSED"] }), vec![]),
+        (json!({ "labels": [any_team], "pathPrefix": "b" }), vec![&b]),
+        (json!({ "labels": [team_a], "pathPrefix": "b" }), vec![]),
+    ] {
+        for size in [1, 100] {
+            let page = read(&filter, size).await;
+            let found: Vec<&str> =
+                page["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_str().unwrap()).collect();
+            let wanted: Vec<&String> = expected.iter().copied().take(size).collect();
+            assert_eq!(found, wanted, "{filter}, the first {size}");
+            assert_eq!(page["totalCount"]["value"], expected.len(), "{filter}");
+        }
+    }
+    let shown = read(&labelled(json!([team_a])), 1).await;
+    assert_eq!(map(&shown["nodes"][0]["labels"]), json!({ "count": "5", "stage": "prod", "team": "a" }));
+
+    let query = "subscription($filter: SubscriptionFilter) {
+        subscriptionUpdates(filter: $filter) { kind subscriptionId } }";
+    let mut live = server.live(query, json!({ "filter": labelled(json!([any_team])) })).await;
+    let mut next = async || live.next().await.expect("the live subscription continues")["subscriptionUpdates"].take();
+    let mut followed = Vec::new();
+    loop {
+        let item = next().await;
+        if item["kind"] == "CAUGHT_UP" {
+            break;
+        }
+        followed.push(item["subscriptionId"].as_str().unwrap().to_owned());
+    }
+    register("other", json!({ "stage": "prod" })).await;
+    let c = register("c", json!({ "team": "c" })).await;
+    while followed.last() != Some(&c) {
+        followed.push(next().await["subscriptionId"].as_str().unwrap().to_owned());
+    }
+    followed.sort_unstable();
+    followed.dedup();
+    let mut expected = [a.clone(), b, c];
+    expected.sort_unstable();
+    assert_eq!(followed, expected);
+
+    let activate = "mutation($filter: SubscriptionFilter!) {
+        transitionSubscriptions(input: { action: ACTIVATE, select: { filter: $filter } }) {
+            results { subscriptionId } userErrors { message } } }";
+    let activated = server.data(activate, json!({ "filter": labelled(json!([team_a])) })).await;
+    let results = &activated["transitionSubscriptions"]["results"];
+    assert_eq!(*results, json!([{ "subscriptionId": a }]), "{activated}");
+    let active = read(&json!({ "labels": [any_team], "statuses": ["ACTIVE"] }), 100).await;
+    assert_eq!((&active["nodes"][0]["id"], &active["totalCount"]["value"]), (&json!(a), &json!(1)));
+}
+
 #[tokio::test]
 async fn a_malformed_condition_on_labels_is_refused() {
     let deployment = Deployment::start(1).await;
@@ -179,10 +316,12 @@ async fn a_malformed_condition_on_labels_is_refused() {
         (json!([{ "name": "a", "in": vec!["b"; 21] }]), vec!["0", "in"]),
         (json!([{ "name": "a", "in": ["b", "\n"] }]), vec!["0", "in"]),
     ] {
-        let query = "query($filter: ExecutionFilter) { executions(filter: $filter) { nodes { id } } }";
-        let response = server.send(query, json!({ "filter": labelled(conditions) })).await.unwrap();
-        let error = &response["errors"][0]["extensions"];
-        assert_eq!(error["code"], "INVALID_INPUT", "{response}");
-        assert_eq!(error["field"], json!([vec!["filter", "labels"], field].concat()), "{response}");
+        for (filter, list) in [("ExecutionFilter", "executions"), ("SubscriptionFilter", "subscriptions")] {
+            let query = format!("query($filter: {filter}) {{ {list}(filter: $filter) {{ nodes {{ id }} }} }}");
+            let response = server.send(&query, json!({ "filter": labelled(conditions.clone()) })).await.unwrap();
+            let error = &response["errors"][0]["extensions"];
+            assert_eq!(error["code"], "INVALID_INPUT", "{response}");
+            assert_eq!(error["field"], json!([&["filter", "labels"][..], &field[..]].concat()), "{response}");
+        }
     }
 }

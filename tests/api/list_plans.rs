@@ -310,6 +310,7 @@ fn subscriptions() -> List {
             json!({ "pathPrefix": "inbox" }),
             json!({ "pathPrefix": "inbox1/4" }),
             json!({ "pathPrefix": "inbox1/4", "statuses": ["PAUSED"] }),
+            json!({ "pathPrefix": "inbox1/4", "labels": [{ "name": "team", "equals": "none" }] }),
             json!({ "pathPrefix": "none" }),
         ],
     }

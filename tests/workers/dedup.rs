@@ -158,6 +158,7 @@ fn different(parent: &str) -> Vec<Value> {
         ("executionPool", json!("gpu")),
         ("path", json!("other")),
         ("labels", json!([{ "name": "a", "value": "b" }])),
+        ("inheritLabels", json!(true)),
     ];
     let different = |(field, value): (&str, Value)| {
         let mut request = message(Some(parent), "m-1");
@@ -189,8 +190,8 @@ async fn only_the_key_identifies_a_duplicate() {
     assert_executions(&deployment, 1).await;
     let differing = "SELECT count(*) FROM noetl.event
                      WHERE event_type = 'subscription.message.deduplicated' AND context @> '{\"differs\": true}'";
-    assert_audits(&deployment, DEDUPLICATED, 5).await;
-    assert_audits(&deployment, differing, 4).await;
+    assert_audits(&deployment, DEDUPLICATED, 6).await;
+    assert_audits(&deployment, differing, 5).await;
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ pub mod execution;
 pub mod field_spans;
 mod filters;
 mod guards;
+pub mod labels;
 mod live;
 pub mod live_item;
 pub mod loaders;

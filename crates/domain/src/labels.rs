@@ -1,7 +1,9 @@
-//! Labels of executions: names with values, by which operators find executions.
+//! Labels of executions and source subscriptions: names with values, by which operators find them.
 //!
-//! The started event has them in its meta, so the log is their source. They come from the request, from the parts of the
-//! workload that the document names in `metadata.searchable`, and from `metadata.labels` of the document.
+//! The first event of a log has them in its meta, so the log is their source. Those of an execution come from the
+//! request, from the parts of the workload that the document names in `metadata.searchable`, from
+//! `spec.dispatch.labels` of the source subscription, from `metadata.labels` of the document, and from the parent. Those
+//! of a source subscription come from `metadata.labels` of its document.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +26,13 @@ pub struct Label {
     pub value: String,
 }
 
-/// Labels of an execution, ordered by name: at most [`MAX_LABELS`].
+/// Labels of an execution or a source subscription, ordered by name: at most [`MAX_LABELS`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Labels(BTreeMap<String, String>);
 
 impl Labels {
-    /// Name of the field in the meta of a started event.
+    /// Name of the field in the meta of a started or registered event.
     pub const META_KEY: &str = "labels";
 
     /// Returns the labels of a map whose values are texts, numbers, or true and false. What is not a label is left out:
@@ -107,7 +109,7 @@ impl FromIterator<Label> for Labels {
     }
 }
 
-/// Condition on a label of an execution.
+/// Condition on a label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LabelCondition {
     /// Name of the label.

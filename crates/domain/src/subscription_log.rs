@@ -7,6 +7,7 @@ use super::actor::Actor;
 use super::event::Event;
 use super::execution::emitted;
 use super::ids::Id;
+use super::labels::Labels;
 use super::lifecycle::{Action, DEDUPLICATED, REGISTERED, State};
 use super::tenant::Tenancy;
 
@@ -26,10 +27,12 @@ pub struct SubscriptionLog<'a> {
 }
 
 impl SubscriptionLog<'_> {
-    /// Returns the first event.
+    /// Returns the first event. `labels` are those of the document.
     #[must_use]
-    pub fn registered(&self, event_id: Id, at: DateTime<Utc>) -> Event {
-        self.lifecycle(event_id, REGISTERED, State::Registered, None, at)
+    pub fn registered(&self, event_id: Id, labels: &Labels, at: DateTime<Utc>) -> Event {
+        let mut meta = self.lifecycle_meta(at);
+        meta.extend(labels.to_stored().map(|labels| (Labels::META_KEY.to_owned(), labels)));
+        self.event(event_id, REGISTERED, State::Registered.as_str(), self.context(), meta, at)
     }
 
     /// Returns the event of a transition to `state`.
@@ -42,7 +45,11 @@ impl SubscriptionLog<'_> {
         reason: Option<&str>,
         at: DateTime<Utc>,
     ) -> Event {
-        self.lifecycle(event_id, action.event_type(), state, reason, at)
+        let mut context = self.context();
+        if let Some(reason) = reason {
+            context.insert("reason".to_owned(), reason.into());
+        }
+        self.event(event_id, action.event_type(), state.as_str(), context, self.lifecycle_meta(at), at)
     }
 
     /// Returns the audit event of a duplicate of the message that `execution` runs. `differs`: whether it is known that
@@ -58,20 +65,10 @@ impl SubscriptionLog<'_> {
         self.event(event_id, DEDUPLICATED, "DUPLICATE", context, emitted(at, self.by), at)
     }
 
-    fn lifecycle(
-        &self,
-        event_id: Id,
-        event_type: &str,
-        state: State,
-        reason: Option<&str>,
-        at: DateTime<Utc>,
-    ) -> Event {
-        let (mut context, mut meta) = (self.context(), emitted(at, self.by));
-        if let Some(reason) = reason {
-            context.insert("reason".to_owned(), reason.into());
-        }
+    fn lifecycle_meta(&self, at: DateTime<Utc>) -> Map<String, Value> {
+        let mut meta = emitted(at, self.by);
         meta.insert("subscription_lifecycle".to_owned(), true.into());
-        self.event(event_id, event_type, state.as_str(), context, meta, at)
+        meta
     }
 
     fn context(&self) -> Map<String, Value> {

@@ -8,6 +8,7 @@ use super::pools::Database;
 use noetl_domain::event::{Event, EventKey};
 use noetl_domain::event_list::LogFilter;
 use noetl_domain::ids::Id;
+use noetl_domain::labels::Labels;
 use noetl_domain::page::IdRange;
 use noetl_domain::tenant::{Scope, Tenancy};
 use noetl_domain::tx_snapshot::TxSnapshot;
@@ -381,6 +382,12 @@ impl FirstEvent {
     #[must_use]
     pub fn tenancy(&self) -> Tenancy {
         Tenancy::new(&*self.tenant_id, &*self.organization_id)
+    }
+
+    /// Returns the labels.
+    #[must_use]
+    pub fn labels(&self) -> Labels {
+        self.labels.as_ref().map(|labels| Labels::read(&labels.read())).unwrap_or_default()
     }
 }
 

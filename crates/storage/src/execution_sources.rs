@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 use super::execution_filter::ExecutionFilter;
 use super::executions::stored_names;
+use super::label_path::label_path;
 use super::view::View;
 use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::labels::LabelCondition;
@@ -343,25 +343,6 @@ fn entries_of(condition: &LabelCondition) -> Vec<String> {
         None => vec![name.clone()],
         Some(values) => distinct(values).into_iter().map(|value| format!("{name}={value}")).collect(),
     }
-}
-
-/// Returns the predicate that the labels of an execution must meet, as a JSON path; `None`: there is no condition.
-fn label_path(conditions: &[LabelCondition]) -> Option<String> {
-    // The texts of JSON are those of a path too.
-    let quoted = |text: &str| Value::from(text).to_string();
-    let predicate = |condition: &LabelCondition| {
-        let label = format!("$.{}", quoted(&condition.name));
-        match &condition.values {
-            None => format!("exists({label})"),
-            Some(values) if values.is_empty() => "1 == 2".to_owned(),
-            Some(values) => {
-                let equal: Vec<String> = values.iter().map(|value| format!("{label} == {}", quoted(value))).collect();
-                format!("({})", equal.join(" || "))
-            }
-        }
-    };
-    let predicates: Vec<String> = conditions.iter().map(predicate).collect();
-    (!predicates.is_empty()).then(|| predicates.join(" && "))
 }
 
 /// Returns each text once.

@@ -34,6 +34,7 @@ mod id_span;
 pub mod indexes;
 pub mod ingest;
 pub mod ingest_conflicts;
+mod label_path;
 #[cfg(test)]
 mod listed_types;
 pub mod lock_wait;

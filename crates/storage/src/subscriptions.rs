@@ -4,15 +4,18 @@
 use chrono::{DateTime, Utc};
 
 use super::error::StorageError;
+use super::label_path::label_path;
 use super::log::LockedLog;
 use super::pools::Database;
 use super::view::View;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
+use noetl_domain::labels::{LabelCondition, Labels};
 use noetl_domain::lifecycle::State;
 use noetl_domain::list_position::{ListPosition, PositionRange};
 use noetl_domain::subscription_log::SubscriptionLog;
 use noetl_domain::tenant::{Scope, Tenancy};
+use plain_json::Text;
 
 /// A subscription and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +40,8 @@ pub struct SubscriptionRow {
     pub updated_at: DateTime<Utc>,
     /// Tenant and organization of the registered event.
     pub tenancy: Tenancy,
+    /// Labels of the document with which it was registered.
+    pub labels: Labels,
 }
 
 impl SubscriptionRow {
@@ -71,6 +76,8 @@ pub struct SubscriptionFilter {
     pub states: Option<Vec<State>>,
     /// Prefix of the path.
     pub path_prefix: Option<String>,
+    /// Conditions on labels, all of which must be met.
+    pub labels: Vec<LabelCondition>,
     /// Ids to include; default: all.
     pub ids: Option<Vec<Id>>,
     /// Tenant.
@@ -85,6 +92,7 @@ impl SubscriptionFilter {
     pub fn matches(&self, row: &SubscriptionRow) -> bool {
         self.states.as_ref().is_none_or(|states| states.contains(&row.state))
             && self.path_prefix.as_ref().is_none_or(|prefix| row.path.starts_with(prefix))
+            && self.labels.iter().all(|condition| condition.matches(&row.labels))
             && self.ids.as_ref().is_none_or(|ids| ids.contains(&row.id))
             && self.tenant_id.as_ref().is_none_or(|tenant| *tenant == row.tenancy.tenant_id)
             && self.organization_id.as_ref().is_none_or(|organization| *organization == row.tenancy.organization_id)
@@ -102,6 +110,7 @@ struct RawRow {
     updated_at: DateTime<Utc>,
     tenant_id: String,
     organization_id: String,
+    labels: Option<Text>,
 }
 
 impl From<RawRow> for SubscriptionRow {
@@ -117,6 +126,7 @@ impl From<RawRow> for SubscriptionRow {
             registered_at: row.registered_at,
             updated_at: row.updated_at,
             tenancy: Tenancy { tenant_id: row.tenant_id, organization_id: row.organization_id },
+            labels: row.labels.map(|labels| Labels::read(&labels.read())).unwrap_or_default(),
         }
     }
 }
@@ -132,7 +142,8 @@ pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
         r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
                   coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
                   last_event_type AS "last_event_type!", registered_at AS "registered_at!", updated_at AS "updated_at!",
-                  tenant_id AS "tenant_id!", organization_id AS "organization_id!"
+                  tenant_id AS "tenant_id!", organization_id AS "organization_id!",
+                  labels::text AS "labels: Text"
            FROM noetl.source_subscription WHERE id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)"#,
         ids,
         scope.tenant(),
@@ -156,7 +167,8 @@ pub async fn of_path(shard: View<'_>, scope: &Scope, path: &str) -> Result<Optio
         r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
                   coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
                   last_event_type AS "last_event_type!", registered_at AS "registered_at!", updated_at AS "updated_at!",
-                  tenant_id AS "tenant_id!", organization_id AS "organization_id!"
+                  tenant_id AS "tenant_id!", organization_id AS "organization_id!",
+                  labels::text AS "labels: Text"
            FROM (
                SELECT * FROM noetl.source_subscription
                WHERE path = $1 AND ($3::text IS NULL OR tenant_id = $3)
@@ -202,7 +214,7 @@ async fn restricted_ids(shard: &Database, filter: &SubscriptionFilter) -> Result
 /// Expands to the statement of a list of subscriptions. `$with` precedes it, and `$source` has the
 /// subscriptions that it reads.
 macro_rules! listed {
-    ($filter:expr, $scope:expr, $held:expr, $range:expr, $states:expr, $ids:expr, $with:literal, $source:literal, $order:literal) => {
+    ($filter:expr, $scope:expr, $held:expr, $range:expr, $states:expr, $labels:expr, $ids:expr, $with:literal, $source:literal, $order:literal) => {
         sqlx::query_as!(
             RawRow,
             $with
@@ -210,7 +222,7 @@ macro_rules! listed {
                       coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
                       last_event_type AS "last_event_type!", noetl.list_time(registered_at) AS "registered_at!",
                       noetl.list_time(updated_at) AS "updated_at!", tenant_id AS "tenant_id!",
-                      organization_id AS "organization_id!"
+                      organization_id AS "organization_id!", labels::text AS "labels: Text"
                FROM "#
                 + $source
                 + " WHERE (noetl.list_time(registered_at), id) > ($1, $2)
@@ -221,6 +233,7 @@ macro_rules! listed {
                  AND ($9::text IS NULL OR tenant_id = $9)
                  AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
                  AND CASE WHEN $12::bytea IS NULL THEN true ELSE get_bit($12, noetl.bucket_of(id)) = 1 END
+                 AND ($13::text IS NULL OR labels @@ $13::text::jsonpath)
                ORDER BY "
                 + $order
                 + " LIMIT $8",
@@ -236,6 +249,7 @@ macro_rules! listed {
             $filter.tenant_id,
             $filter.organization_id,
             $held,
+            $labels,
         )
     };
 }
@@ -254,12 +268,12 @@ pub async fn list(
     range: PositionRange,
 ) -> Result<Vec<SubscriptionRow>, StorageError> {
     let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
-    let ids = restricted_ids(&shard, filter).await?;
+    let (labels, ids) = (label_path(&filter.labels), restricted_ids(&shard, filter).await?);
     macro_rules! run {
         ($with:literal, $source:literal, $order:literal) => {
             shard
                 .run(
-                    listed!(filter, scope, shard.held(), range, states, ids, $with, $source, $order)
+                    listed!(filter, scope, shard.held(), range, states, labels, ids, $with, $source, $order)
                         .fetch_all(shard.planned_once()),
                 )
                 .await?
@@ -292,6 +306,7 @@ pub async fn list(
                    AND ($9::text IS NULL OR tenant_id = $9)
                    AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
                    AND CASE WHEN $12::bytea IS NULL THEN true ELSE get_bit($12, noetl.bucket_of(id)) = 1 END
+                   AND ($13::text IS NULL OR labels @@ $13::text::jsonpath)
                  LIMIT $8
              ) ",
             "(SELECT * FROM near WHERE (SELECT count(*) FROM near) >= $8 OR (SELECT count(*) FROM newest) < 1000
@@ -331,7 +346,7 @@ pub async fn count(
     limit: i64,
 ) -> Result<i64, StorageError> {
     let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
-    let ids = restricted_ids(&shard, filter).await?;
+    let (labels, ids) = (label_path(&filter.labels), restricted_ids(&shard, filter).await?);
     macro_rules! counted {
         ($source:literal) => {
             sqlx::query_scalar!(
@@ -344,6 +359,7 @@ pub async fn count(
                          AND ($5::text IS NULL OR tenant_id = $5)
                          AND ($6::text IS NULL OR tenant_id = $6) AND ($7::text IS NULL OR organization_id = $7)
                          AND CASE WHEN $8::bytea IS NULL THEN true ELSE get_bit($8, noetl.bucket_of(id)) = 1 END
+                         AND ($9::text IS NULL OR labels @@ $9::text::jsonpath)
                        LIMIT $4
                    ) AS counted",
                 states.as_deref(),
@@ -354,6 +370,7 @@ pub async fn count(
                 filter.tenant_id,
                 filter.organization_id,
                 shard.held(),
+                labels,
             )
             .fetch_one(shard.planned_once())
         };
@@ -384,7 +401,8 @@ impl LockedLog<'_> {
             r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
                       coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
                       last_event_type AS "last_event_type!", registered_at AS "registered_at!",
-                      updated_at AS "updated_at!", tenant_id AS "tenant_id!", organization_id AS "organization_id!"
+                      updated_at AS "updated_at!", tenant_id AS "tenant_id!", organization_id AS "organization_id!",
+                      labels::text AS "labels: Text"
                FROM noetl.source_subscription WHERE id = $1 AND ($2::text IS NULL OR tenant_id = $2) LIMIT 1"#,
             self.execution.get(),
             scope.tenant(),

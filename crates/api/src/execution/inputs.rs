@@ -3,12 +3,12 @@
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, OneofObject};
 use chrono::{DateTime, Utc};
 
-use super::labels::{LabelFilter, LabelInput};
 use super::status::ExecutionStatus;
 use crate::access::scope;
 use crate::context::Services;
 use crate::filters::{check_owner, check_prefix, time_bound};
 use crate::guards::WrittenInput;
+use crate::labels::{LabelFilter, LabelInput};
 use crate::scalars::{Json, parse_catalog_id, parse_event_id, parse_id, parse_ids};
 use crate::selector::{Selected, selector};
 use crate::trace::TraceContextInput;
@@ -301,9 +301,13 @@ pub struct ExecuteInput {
     /// Trace context (default: the parent's, else that of this request).
     trace: Option<TraceContextInput>,
     /// Labels of the execution (at most 20). It also has those that the document of the entry takes from the workload
-    /// (`metadata.searchable`), and those of the document (`metadata.labels`). Of labels with the same name, the first one
-    /// in this order counts; beyond 20, the last ones are left out.
+    /// (`metadata.searchable`), those of the source subscription that starts it (`spec.dispatch.labels`), and those of
+    /// the entry's document (`metadata.labels`). Of labels with the same name, the first one in this order counts;
+    /// beyond 20, the last ones are left out.
     labels: Option<Vec<LabelInput>>,
+    /// Whether the execution also has the labels of its parent (default false). They come last. It needs
+    /// `parentExecutionId`.
+    inherit_labels: Option<bool>,
     /// Dedup window. If the field is left out, every request starts an execution; null, and a variable without a value,
     /// is refused.
     dedup: MaybeUndefined<DedupInput>,
@@ -327,7 +331,7 @@ pub struct DedupInput {
     window_seconds: Option<i64>,
     /// Whether this request is rejected with `IDEMPOTENCY_MISMATCH` if it differs from the request that started the
     /// execution of the key (default false: it returns `DUPLICATE` with `differs: true`). Compared are the path or the
-    /// catalog id, the workload, the pool and the labels of the request.
+    /// catalog id, the workload, the pool, the labels of the request, and `inheritLabels`.
     #[graphql(default = false)]
     reject_different: bool,
 }
@@ -353,6 +357,7 @@ impl ExecuteInput {
             dedup: checked_dedup(self.dedup, written)?,
             rerun_of: None,
             labels: parse_labels(self.labels).unwrap_or_default(),
+            inherit_labels: self.inherit_labels.unwrap_or_default(),
             labels_of_origin: Labels::default(),
             changes_workload: false,
             tenancy: NamedTenancy { tenant_id: self.tenant_id, organization_id: self.organization_id },

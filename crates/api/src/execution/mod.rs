@@ -6,7 +6,6 @@ pub mod current;
 pub mod dedup;
 pub mod history;
 pub mod inputs;
-pub mod labels;
 pub mod lists;
 pub mod live;
 pub mod loaders;

@@ -3,8 +3,8 @@
 use async_graphql::{ID, InputObject, MaybeUndefined};
 
 use super::inputs::{DedupInput, ExecutionSelector, checked_dedup, parse_labels};
-use super::labels::LabelInput;
 use crate::guards::WrittenInput;
+use crate::labels::LabelInput;
 use crate::scalars::{Json, parse_id};
 use crate::trace::TraceContextInput;
 use noetl_domain::ids::Id;

@@ -7,7 +7,6 @@ use async_graphql::{Context, ID, Lookahead, Object, Result, SimpleObject};
 use serde_json::{Map, Value};
 
 use super::current::CurrentExecution;
-use super::labels::Label;
 use super::loaders::{ExecutionKey, ResultKey, StateKey, WorkloadKey};
 use super::state::{ExecutionProgress, ProjectionSnapshot, StepConnection};
 use super::status::ExecutionStatus;
@@ -20,6 +19,7 @@ use crate::event::inputs::{EventFilter, EventOrder};
 use crate::event::loaders::{EventLoadKey, HeadKey};
 use crate::event::log::log;
 use crate::event::types::EventConnection;
+use crate::labels::Label;
 use crate::loaders::BatchLoader;
 use crate::plain::{Plain, PlainValue, Reader};
 use crate::scalars::{BigInt, Json, JsonText, Time, seconds_between, show_id};
@@ -388,7 +388,7 @@ impl ExecutionFields {
         Ok(self.head(ctx).await?.and_then(|head| head.execution_pool.clone()))
     }
 
-    /// Labels of the execution, ordered by name: those of the request that started it and of the catalog entry's document.
+    /// Labels of the execution, ordered by name. `ExecuteInput` says where they come from.
     #[graphql(guard = "READ")]
     async fn labels(&self) -> Option<Vec<Label>> {
         Some(Label::all(&self.row.labels()))

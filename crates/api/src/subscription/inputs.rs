@@ -5,6 +5,7 @@ use async_graphql::{Context, ID, InputObject, MaybeUndefined, OneofObject};
 use super::lifecycle::{SubscriptionAction, SubscriptionStatus};
 use crate::filters::{check_owner, check_prefix};
 use crate::guards::WrittenInput;
+use crate::labels::LabelFilter;
 use crate::scalars::{parse_event_id, parse_id, parse_ids};
 use crate::selector::{Selected, selector};
 use noetl_domain::tenant::{Caller, NamedTenancy};
@@ -28,6 +29,8 @@ pub struct SubscriptionFilter {
     statuses: Option<Vec<SubscriptionStatus>>,
     /// Only subscriptions whose path begins with this text.
     path_prefix: Option<String>,
+    /// Only subscriptions whose labels meet all these conditions (1 to 5).
+    labels: Option<Vec<LabelFilter>>,
     /// Only subscriptions of this tenant.
     tenant_id: Option<String>,
     /// Only subscriptions of this organization.
@@ -40,6 +43,7 @@ impl SubscriptionFilter {
         Ok(subscriptions::SubscriptionFilter {
             states: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
             path_prefix: check_prefix(&format!("{field}.pathPrefix"), self.path_prefix)?,
+            labels: LabelFilter::parse_all(&format!("{field}.labels"), self.labels)?,
             tenant_id: check_owner(&format!("{field}.tenantId"), self.tenant_id)?,
             organization_id: check_owner(&format!("{field}.organizationId"), self.organization_id)?,
             ..subscriptions::SubscriptionFilter::default()

@@ -2,6 +2,7 @@
 
 use async_graphql::{Enum, SimpleObject};
 
+use crate::labels::Label;
 use noetl_domain::document::Document;
 use noetl_domain::document::field::Choice;
 use noetl_domain::document::ingress::{Ingress, Scheme, Verification};
@@ -108,6 +109,8 @@ struct SubscriptionDispatch {
     batch_dispatch: bool,
     /// Maximum number of executions in one request (1 to 1000); null: the runtime decides.
     batch_max: Option<i32>,
+    /// Labels of the executions, ordered by name. A label of the request with the same name takes precedence.
+    labels: Vec<Label>,
 }
 
 /// Deduplication of the messages of a source subscription.
@@ -280,8 +283,8 @@ fn int(number: u64) -> i32 {
 
 impl From<domain::Dispatch> for SubscriptionDispatch {
     fn from(dispatch: domain::Dispatch) -> Self {
-        let domain::Dispatch { playbook, execution_pool, batch_dispatch, batch_max } = dispatch;
-        Self { playbook, execution_pool, batch_dispatch, batch_max: batch_max.map(int) }
+        let domain::Dispatch { playbook, execution_pool, batch_dispatch, batch_max, labels } = dispatch;
+        Self { playbook, execution_pool, batch_dispatch, batch_max: batch_max.map(int), labels: Label::all(&labels) }
     }
 }
 

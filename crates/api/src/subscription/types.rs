@@ -17,6 +17,7 @@ use crate::errors::field_error;
 use crate::event::inputs::{EventFilter, EventOrder};
 use crate::event::log::log;
 use crate::event::types::EventConnection;
+use crate::labels::Label;
 use crate::loaders::BatchLoader;
 use crate::plain::{Plain, PlainValue, Reader};
 use crate::scalars::{Time, show_id};
@@ -167,6 +168,13 @@ impl OwnFields {
     /// Id of the catalog entry that the subscription was registered with.
     async fn catalog_id(&self) -> ID {
         show_id(self.0.catalog_id)
+    }
+
+    /// Labels of the document (`metadata.labels`) that the subscription was registered with, ordered by name. A
+    /// subscription that NoETL's server registered has none.
+    #[graphql(guard = "READ")]
+    async fn labels(&self) -> Option<Vec<Label>> {
+        Some(Label::all(&self.0.labels))
     }
 
     /// Pool of the workers that run the executions of the subscription, from its document; null: the default pool. A

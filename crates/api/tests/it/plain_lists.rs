@@ -22,6 +22,7 @@ use noetl_auth::principal::{Principal, Role};
 use noetl_domain::event;
 use noetl_domain::event_list::LogFilter;
 use noetl_domain::ids::Id;
+use noetl_domain::labels::Labels;
 use noetl_domain::lifecycle::State;
 use noetl_domain::outbox::OutboxId;
 use noetl_domain::page::Page;
@@ -152,6 +153,7 @@ impl Lists {
                 registered_at: at(1),
                 updated_at: at(2),
                 tenancy: Tenancy::default(),
+                labels: Labels::default(),
             })
         };
         Items(vec![subscription(State::Active), subscription(State::Deactivated)])

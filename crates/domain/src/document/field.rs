@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::labels::Labels;
+
 /// A field of a document, which may be absent.
 #[derive(Debug, Clone)]
 pub struct Field<'a> {
@@ -200,6 +202,12 @@ impl<'a> Field<'a> {
     pub fn texts(&self) -> Vec<String> {
         let items = self.value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    /// Returns the labels of a map. As in `metadata.labels`, what is not a label is left out.
+    #[must_use]
+    pub fn labels(&self) -> Labels {
+        self.value.map(Labels::read).unwrap_or_default()
     }
 
     /// Returns the error of this field.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::field::{Choice, Field, InvalidField, Named, Problem};
 use super::ingress::Ingress;
 use super::spool::Spool;
+use crate::labels::Labels;
 
 /// Maximum of `spec.dispatch.batch_max`: NoETL starts at most this many executions in one request.
 const MAX_BATCH: u64 = 1000;
@@ -91,6 +92,8 @@ pub struct Dispatch {
     pub batch_dispatch: bool,
     /// Maximum number of executions in one request.
     pub batch_max: Option<u64>,
+    /// Labels of the executions.
+    pub labels: Labels,
 }
 
 /// Deduplication of messages.
@@ -175,6 +178,7 @@ impl Dispatch {
             execution_pool: dispatch.field("execution_pool").filled().map(str::to_owned),
             batch_dispatch: dispatch.field("batch_dispatch").flag()?,
             batch_max: most,
+            labels: dispatch.field("labels").labels(),
         })
     }
 }

@@ -5,6 +5,8 @@ use noetl_domain::document::field::{Choice, InvalidField};
 use noetl_domain::document::ingress::Verification;
 use noetl_domain::document::spool::{SpoolBackend, SpoolMode, SpoolOrdering};
 use noetl_domain::document::subscription::{Activation, Dedup, Dispatch, Limits, Mode, Source, SubscriptionSpec};
+use noetl_domain::labels::Labels;
+use serde_json::json;
 
 fn read(spec: &str) -> Result<SubscriptionSpec, InvalidField> {
     Document::parse(&format!("kind: Subscription\nspec: {spec}")).unwrap().subscription()
@@ -24,7 +26,8 @@ fn push_with(ingress: &str) -> String {
 fn settings_of_a_pull_subscription_are_read() {
     let spec = read(
         "{ source: pubsub, mode: pull, auth: a, subscription: projects/a/subscriptions/b,
-           dispatch: { playbook: a/b, payload_from: message.json, execution_pool: iot, batch_dispatch: true, batch_max: 200 },
+           dispatch: { playbook: a/b, payload_from: message.json, execution_pool: iot, batch_dispatch: true,
+                       batch_max: 200, labels: { team: a, count: 5, Upper: b } },
            dedup: { enabled: true, window_secs: 600 }, limits: { max_in_flight: 1000, max_dispatch_per_sec: 200 },
            headers: { directives: [{ header: x-noetl-pool, controls: dispatch.execution_pool, allowed: [iot] }] },
            spool: { mode: buffer_and_ack, backend: local_disk, path: /tmp/s, ordering: none,
@@ -40,6 +43,7 @@ fn settings_of_a_pull_subscription_are_read() {
         execution_pool: Some("iot".to_owned()),
         batch_dispatch: true,
         batch_max: Some(200),
+        labels: Labels::read(&json!({ "team": "a", "count": "5" })),
     };
     assert_eq!(spec.dispatch, dispatch);
     assert_eq!(spec.dedup, Dedup { enabled: true, window_seconds: Some(600) });

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use noetl_domain::actor::Actor;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
+use noetl_domain::labels::Labels;
 use noetl_domain::lifecycle::{Action, State};
 use noetl_domain::subscription_log::SubscriptionLog;
 use noetl_domain::tenant::Tenancy;
@@ -45,7 +46,12 @@ fn a_registration_is_the_first_lifecycle_event() {
         meta: Some(lifecycle_meta()),
         ..event(10, "subscription.registered")
     };
-    assert_eq!(log().registered(Id::new(10), at()), expected);
+    assert_eq!(log().registered(Id::new(10), &Labels::default(), at()), expected);
+
+    let mut meta = lifecycle_meta();
+    meta["labels"] = json!({ "team": "a" });
+    let labels = Labels::read(&meta["labels"]);
+    assert_eq!(log().registered(Id::new(10), &labels, at()), Event { meta: Some(meta), ..expected });
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Defaults of a request that come from catalog documents: the workload and the labels from the document that runs, the
-//! dedup window and the pool from the document of the source subscription that starts the execution.
+//! Defaults of a request that come from catalog documents: the workload and labels from the document that runs, the
+//! dedup window, the pool and labels from the document of the source subscription that starts the execution.
 
 use serde_json::{Map, Value};
 
@@ -8,6 +8,7 @@ use noetl_domain::document::subscription::SubscriptionSpec;
 use noetl_domain::execution::is_pool_name;
 use noetl_domain::labels::Labels;
 use noetl_storage::catalog::CatalogEntry;
+use noetl_storage::events::FirstEvent;
 use noetl_use_cases::error::Rejection;
 use noetl_use_cases::executions::ExecuteRequest;
 
@@ -27,20 +28,26 @@ pub(super) fn default_workload<'a>(
 }
 
 /// Returns the labels of an execution with this workload. Of labels with the same name, those of the request come first,
-/// then those of the origin of a rerun, those that the document takes from the workload, and those of the document. If a
-/// rerun changes the workload, those of the workload come before those of the origin, and the origin's own part of the
-/// workload gives no label.
-pub(super) fn labels(entry: &CatalogEntry, request: &ExecuteRequest, workload: &Map<String, Value>) -> Labels {
-    let document = entry.document().and_then(Result::ok);
-    let searchable = document.and_then(Document::searchable);
+/// then those of the origin of a rerun, those that the document takes from the workload, those of the source
+/// subscription, those of the document, and those of the parent, if the request asks for them. If a rerun changes the
+/// workload, those of the workload come before those of the origin, and the origin's own part of the workload gives no
+/// label.
+pub(super) fn labels(
+    entry: &CatalogEntry,
+    request: &ExecuteRequest,
+    workload: &Map<String, Value>,
+    of_subscription: &SubscriptionDefaults,
+    parent: Option<&FirstEvent>,
+) -> Labels {
+    let searchable = entry.document().and_then(Result::ok).and_then(Document::searchable);
     let of_workload = searchable.map(|searchable| Labels::searched(searchable, workload)).unwrap_or_default();
     let of_origin = request.labels_of_origin.clone();
     let of_both = match searchable {
         Some(searchable) if request.changes_workload => of_workload.or(of_origin.without(searchable)),
         _ => of_origin.or(of_workload),
     };
-    let of_document = document.and_then(Document::labels).map(Labels::read).unwrap_or_default();
-    request.labels().or(of_both).or(of_document)
+    let of_parent = parent.filter(|_| request.inherit_labels).map(FirstEvent::labels).unwrap_or_default();
+    request.labels().or(of_both).or(of_subscription.labels.clone()).or(entry.labels()).or(of_parent)
 }
 
 /// Defaults that a source subscription gives the executions of its messages.
@@ -48,6 +55,7 @@ pub(super) fn labels(entry: &CatalogEntry, request: &ExecuteRequest, workload: &
 pub(super) struct SubscriptionDefaults {
     window_seconds: Option<i64>,
     pool: Option<String>,
+    labels: Labels,
 }
 
 impl SubscriptionDefaults {
@@ -57,13 +65,7 @@ impl SubscriptionDefaults {
         let spec = entry.document().and_then(|document| document.ok()?.stored_subscription().ok());
         let SubscriptionSpec { dedup, dispatch, .. } = spec.unwrap_or_default();
         let window_seconds = dedup.window_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
-        Self { window_seconds, pool: dispatch.execution_pool }
-    }
-
-    /// Returns whether a request takes any of these defaults.
-    pub(super) fn apply_to(request: &ExecuteRequest) -> bool {
-        let needs_window = request.dedup.as_ref().is_some_and(|dedup| dedup.window_seconds.is_none());
-        needs_window || request.execution_pool.is_none()
+        Self { window_seconds, pool: dispatch.execution_pool, labels: dispatch.labels }
     }
 
     /// Returns the dedup window of a request in seconds, if the request or the subscription sets one.

@@ -185,9 +185,10 @@ impl Executions {
         outdated
     }
 
-    /// Reads the catalog entries and parents of all requests: one query for paths, one for ids, one per shard for
-    /// parents. With [`Newest::Cached`], a path is read only if it is not cached, or if one of its requests has no dedup
-    /// key, so that no claim confirms the entry.
+    /// Reads the catalog entries and parents of all requests, and the entries of parents that are source subscriptions:
+    /// one query for paths, one for ids, one per shard for parents. Entries by id and parents are cached. With
+    /// [`Newest::Cached`], a path is read only if it is not cached, or if one of its requests has no dedup key, so that
+    /// no claim confirms the entry.
     async fn load_references(
         &self,
         requests: impl Iterator<Item = &ExecuteRequest> + Clone,
@@ -204,11 +205,9 @@ impl Executions {
         }
         let parents: BTreeSet<Id> = requests.clone().filter_map(|request| request.parent_execution_id).collect();
         let (parents, failed) = self.heads(parents, scope).await;
-        let mut ids: BTreeSet<i64> =
-            requests.clone().filter_map(|request| request.entry.catalog_id()).map(Id::get).collect();
-        let children = requests.filter(|request| SubscriptionDefaults::apply_to(request));
-        let heads = children.filter_map(|request| parents.get(&request.parent_execution_id?));
-        ids.extend(heads.filter(|head| head.event_type == REGISTERED).map(|head| head.catalog_id));
+        let mut ids: BTreeSet<i64> = requests.filter_map(|request| request.entry.catalog_id()).map(Id::get).collect();
+        let subscriptions = parents.values().filter(|head| head.event_type == REGISTERED);
+        ids.extend(subscriptions.map(|head| head.catalog_id));
         let ids: Vec<i64> = ids.into_iter().collect();
         let by_path = self.catalog.newest_or_cached(&paths).await?;
         let missing: Vec<String> =
@@ -246,7 +245,7 @@ impl Executions {
             parent_execution_id: request.parent_execution_id,
             catalog_id: Id::new(entry.catalog_id),
             path: entry.path.clone(),
-            labels: labels(entry, request, &workload),
+            labels: labels(entry, request, &workload, &defaults, parent.as_deref()),
             workload,
             pool,
             trace: request.trace.as_ref().map(TraceContext::to_stored).or_else(of_parent).or_else(trace::current),

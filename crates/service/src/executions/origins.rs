@@ -121,7 +121,8 @@ impl Origins {
             trace: rerunning.trace.clone(),
             dedup: rerunning.dedup.as_ref().map(|dedup| dedup.of(id)),
             rerun_of: Some(id),
-            labels_of_origin: if rerunning.labels.is_some() { Labels::default() } else { labels_of(origin) },
+            inherit_labels: false,
+            labels_of_origin: if rerunning.labels.is_some() { Labels::default() } else { origin.labels() },
             labels: rerunning.labels.clone().unwrap_or_default(),
             tenancy: NamedTenancy {
                 tenant_id: parent.is_none().then(|| origin.tenant_id.clone()),
@@ -189,11 +190,6 @@ impl Origins {
         );
         Err(Rejection::not_found("executionId", message))
     }
-}
-
-/// Returns the labels of an execution.
-fn labels_of(execution: &FirstEvent) -> Labels {
-    execution.labels.as_ref().map(|labels| Labels::read(&labels.read())).unwrap_or_default()
 }
 
 /// Returns the workload of an execution with the changes of a request, and whether they change it. Changes that are not a

@@ -211,7 +211,7 @@ impl Activator {
             None => {
                 let (path, tenancy) = (&entry.path, &row.intent_tenancy);
                 let registered = SubscriptionLog { id, path, catalog_id: Id::new(entry.catalog_id), tenancy, by };
-                registered.registered(self.ids.next_after(id).await?, clock::now())
+                registered.registered(self.ids.next_after(id).await?, &entry.labels(), clock::now())
             }
             Some(ended) => {
                 let last = log.last_event_id().await?.unwrap_or(ended.last_event_id);

@@ -15,6 +15,7 @@ use super::content::Content;
 use super::error::StorageError;
 use super::pools::Database;
 use noetl_domain::document::{Document, DocumentError};
+use noetl_domain::labels::Labels;
 
 pub use archive::{archived_at, set_archived};
 pub use list::{CatalogFilter, CatalogKey, VersionCount, count, count_versions, list, versions};
@@ -49,6 +50,13 @@ impl CatalogEntry {
     #[must_use]
     pub fn document(&self) -> Option<Result<&Document, &DocumentError>> {
         self.content.as_ref().map(Content::document)
+    }
+
+    /// Returns the labels of the document; none if it can't be read.
+    #[must_use]
+    pub fn labels(&self) -> Labels {
+        let document = self.document().and_then(Result::ok);
+        document.and_then(Document::labels).map(Labels::read).unwrap_or_default()
     }
 }
 

@@ -82,6 +82,8 @@ pub struct ExecuteRequest {
     pub rerun_of: Option<Id>,
     /// Labels that the request names.
     pub labels: Vec<Label>,
+    /// Whether the execution also has the labels of its parent.
+    pub inherit_labels: bool,
     /// Labels of the origin that a rerun keeps.
     pub labels_of_origin: Labels,
     /// Whether a rerun has another workload than its origin.
@@ -109,6 +111,9 @@ impl ExecuteRequest {
         check_workload(self.workload.as_ref())?;
         check_pool(self.execution_pool.as_deref())?;
         check_labels(&self.labels)?;
+        if self.inherit_labels && self.parent_execution_id.is_none() {
+            return Err(Rejection::invalid("inheritLabels", "inheritLabels needs parentExecutionId"));
+        }
         tenancy::check(&self.tenancy)?;
         self.dedup.as_ref().map_or(Ok(()), check_dedup)
     }
@@ -135,6 +140,9 @@ impl ExecuteRequest {
             parts.push(json!([tenant_id, organization_id]));
         }
         parts.extend(self.labels().to_stored());
+        if self.inherit_labels {
+            parts.push(true.into());
+        }
         request_hash(&parts.into())
     }
 }

@@ -19,6 +19,7 @@ use noetl_domain::document::kind::Kind;
 use noetl_domain::document::{Document, workload};
 use noetl_domain::event;
 use noetl_domain::ids::Id;
+use noetl_domain::labels::Labels;
 use noetl_domain::lifecycle::State;
 use noetl_domain::outbox::OutboxId;
 use noetl_domain::tenant::Tenancy;
@@ -93,6 +94,7 @@ impl Samples {
             registered_at: AT,
             updated_at: AT,
             tenancy: Tenancy::default(),
+            labels: Labels::default(),
         })
     }
 

@@ -70,7 +70,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ExecutionState", READ, "context error eventCount execution failedSteps progress result steps"),
     ("ExecutionState", Open, "endedAt executionId status statusText"),
     ("LogOwner", Open, "execution subscription"),
-    ("SourceSubscription", READ, "backlog catalogEntry executionPool events executions spec"),
+    ("SourceSubscription", READ, "backlog catalogEntry executionPool events executions labels spec"),
     (
         "SourceSubscription",
         Open,
@@ -161,7 +161,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
         Open,
         "activation activationText dedup directives dispatch ingress limits mode modeText source sourceText spool",
     ),
-    ("SubscriptionDispatch", Open, "batchDispatch batchMax executionPool playbook"),
+    ("SubscriptionDispatch", Open, "batchDispatch batchMax executionPool labels playbook"),
     ("SubscriptionDedup", Open, "enabled windowSeconds"),
     ("SubscriptionLimits", Open, "maxDispatchPerSecond maxInFlight"),
     ("HeaderDirective", Open, "allowed controls header"),

@@ -1,4 +1,4 @@
-//! Labels of executions, and conditions on them.
+//! Labels of executions and source subscriptions, and conditions on them.
 
 use async_graphql::{InputObject, SimpleObject};
 
@@ -12,17 +12,17 @@ const MAX_CONDITIONS: usize = 5;
 /// Maximum number of values in a condition.
 const MAX_VALUES: usize = 20;
 
-/// Label of an execution.
+/// Label of an execution or a source subscription.
 #[derive(Debug, SimpleObject)]
 pub struct Label {
-    /// Name, unique among the labels of the execution.
+    /// Name, unique among the labels of the object.
     name: String,
     /// Value.
     value: String,
 }
 
 impl Label {
-    /// Returns the labels of an execution, ordered by name.
+    /// Returns the labels, ordered by name.
     #[must_use]
     pub fn all(labels: &domain::Labels) -> Vec<Self> {
         labels.pairs().map(|(name, value)| Self { name: name.to_owned(), value: value.to_owned() }).collect()
@@ -45,17 +45,17 @@ impl From<LabelInput> for domain::Label {
     }
 }
 
-/// Condition on a label of an execution. It needs exactly one of `equals`, `in` and `exists`.
+/// Condition on a label of an object. It needs exactly one of `equals`, `in` and `exists`.
 #[derive(Debug, Clone, InputObject)]
 pub struct LabelFilter {
     /// Name of the label.
     name: String,
-    /// Only executions whose label has this value.
+    /// Only objects whose label has this value.
     equals: Option<String>,
-    /// Only executions whose label has one of these values (1 to 20).
+    /// Only objects whose label has one of these values (1 to 20).
     #[graphql(name = "in")]
     one_of: Option<Vec<String>>,
-    /// Only executions that have the label, with any value. It can only be true.
+    /// Only objects that have the label, with any value. It can only be true.
     exists: Option<bool>,
 }
 
