@@ -8,6 +8,7 @@ import { graphql, INBOX } from "./api";
 import { Console } from "./console";
 import { BINARY, startControlPlane, type ControlPlane } from "./control_plane";
 import { activeInbox } from "./inbox";
+import { Task } from "./task";
 
 const PATH = "samples/orders/process";
 
@@ -38,16 +39,19 @@ test("who deactivated a subscription and why is one click from the overview, and
     ann,
   );
   const title = await openOverview(page);
-  await openAudit(page);
+  const task = new Task();
+  await task.act(openAudit(page));
   const row = rowOf(page, id).filter({ hasText: "Deactivated" });
   await expect(row).toContainText("ann");
   await expect(row).toContainText(INBOX);
   await expect(row).toContainText("The source moves");
-  await row.getByRole("link", { name: id }).click();
+  expect(task.count).toBe(1);
+  await task.act(row.getByRole("link", { name: id }).click());
   await expect(title).toHaveText(INBOX);
   const history = page.getByRole("region", { name: "History" });
   await expect(history.getByText("The source moves")).toBeVisible();
   await expect(history.getByText("by ann").first()).toBeVisible();
+  expect(task.count).toBe(2);
 });
 
 test("a cancellation is listed with its caller and its reason, and the execution shows both", async ({ page }) => {

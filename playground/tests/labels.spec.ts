@@ -2,6 +2,7 @@ import type { Page } from "@playwright/test";
 
 import { graphql, report } from "./api";
 import { expect, test } from "./console";
+import { Task } from "./task";
 
 const NO_ANSWER = [
   { type: "step.enter", nodeName: "start", status: "ENTERED" },
@@ -54,32 +55,28 @@ test("order 17 is found by its label in 3 clicks and keys, its error is 1 click 
   const id = await start(console.url, path, order);
   await report(console.url, id, NO_ANSWER);
   await console.open("/", "Overview");
-  let count = 0;
-  const act = async (action: Promise<void>) => {
-    await action;
-    count += 1;
-  };
+  const task = new Task();
 
-  await act(page.keyboard.press("ControlOrMeta+K"));
+  await task.act(page.keyboard.press("ControlOrMeta+K"));
   await expect(page.getByRole("dialog").getByRole("textbox")).toBeFocused();
-  await act(page.keyboard.type(`order_id=${order}`));
-  await act(page.keyboard.press("Enter"));
+  await task.act(page.keyboard.type(`order_id=${order}`));
+  await task.act(page.keyboard.press("Enter"));
   await expect(console.title).toHaveText("Executions");
   await expect(rowOf(page, id)).toContainText("Failed");
-  expect(count).toBe(3);
+  expect(task.count).toBe(3);
 
-  await act(rowOf(page, id).getByRole("link", { name: id }).click());
+  await task.act(rowOf(page, id).getByRole("link", { name: id }).click());
   const error = page.getByRole("alert").filter({ hasText: "The execution failed" });
   await expect(error).toContainText("start: no answer");
   await expect(error).toBeInViewport({ ratio: 1 });
-  expect(count).toBe(4);
+  expect(task.count).toBe(4);
 
-  await act(page.getByRole("button", { name: "Rerun…" }).click());
-  await act(page.getByRole("dialog").getByRole("button", { name: "Rerun", exact: true }).click());
+  await task.act(page.getByRole("button", { name: "Rerun…" }).click());
+  await task.act(page.getByRole("dialog").getByRole("button", { name: "Rerun", exact: true }).click());
   const main = page.getByRole("main");
   await expect(main.getByText("Rerun of")).toBeVisible();
   await expect(main.getByRole("link", { name: `order_id=${order}` })).toBeVisible();
-  expect(count).toBe(6);
+  expect(task.count).toBe(6);
 });
 
 test("the list is filtered by labels, also in bulk and by a saved view, and refuses malformed ones", async ({ console, page }) => {
@@ -124,7 +121,7 @@ test("the list is filtered by labels, also in bulk and by a saved view, and refu
   await expect(page.getByRole("main").getByRole("alert").first()).toContainText("a label's name has 1 to 63 characters");
 });
 
-test("the command palette finds a dedup key, a value of a label, first digits and a word of a path", async ({ console, page }) => {
+test("the command palette finds a dedup key, a value of a label, first digits, a day and a word of a path", async ({ console, page }) => {
   const [order, key] = [unique(), crypto.randomUUID()];
   const path = await orders(console.url);
   const id = await start(console.url, path, order, { dedup: { key } });
@@ -139,9 +136,11 @@ test("the command palette finds a dedup key, a value of a label, first digits an
     await console.open(`/executions?${query}`, "Executions");
     await expect(rowOf(page, id)).toBeVisible();
   }
+  const day = `${new Date().toISOString().slice(0, 10)} UTC`;
   for (const [text, label, address] of [
     [order, `Executions with label order_id=${order}`, `labels=order_id%3D${order}`],
     [id.slice(0, 9), `Executions whose id begins with ${id.slice(0, 9)}`, `id=${id.slice(0, 9)}`],
+    [day, `Executions that started ${day}`, "since="],
     [path.split("/")[1], `Executions of ${path}`, `path=`],
   ] as const) {
     await console.search(text ?? "");

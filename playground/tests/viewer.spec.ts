@@ -46,8 +46,11 @@ const VIEWS: { name: string; actions: string[]; open: () => Promise<{ path: stri
   },
   {
     name: "executions",
-    actions: ["Rerun filtered…", "Cancel filtered…"],
-    open: async () => ({ path: "/executions", title: "Executions" }),
+    actions: ["Rerun filtered…", "Cancel filtered…", "Rerun selected…", "Cancel selected…"],
+    open: async () => {
+      await execute(controlPlane.url, worker);
+      return { path: "/executions", title: "Executions" };
+    },
   },
   {
     name: "an execution",

@@ -1,15 +1,15 @@
 /**
  * What the command palette finds for a text: views, the object of an id, the execution of a dedup key, catalog entries, what
- * belongs to a path, and lists of executions with a label or with the first digits of an id.
+ * belongs to a path, and lists of executions with a label, of a version, of a time, or with the first digits of an id.
  */
 
 import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";
-import type { NavigateOptions } from "@tanstack/react-router";
 
 import { send } from "../api/client";
 import type { ApiError, GraphqlError } from "../api/errors";
 import { useApiQuery } from "../api/hooks";
+import { useZone } from "../ui/clock";
 import {
   FindLabelledDocument,
   FindObjectDocument,
@@ -20,13 +20,21 @@ import {
   type FindPathQuery,
   type FindTextQuery,
 } from "./command_palette.generated";
-import { labelText, readLabels, type WrittenLabel } from "./labels";
+import type { WrittenLabel } from "./labels";
 import { NAVIGATION } from "./navigation";
 import { objectLocation } from "./object_links";
+import { lastFailuresLocation } from "./path_links";
+import {
+  firstDigitsTargets,
+  LABEL_WITH_VALUE,
+  labelTarget,
+  timeTargets,
+  versionTargets,
+  writtenLabelTargets,
+  type Target,
+} from "./written_targets";
 
 const OBJECT_ID = /^(event-\d+-\d+|catalog-\d+|outbox-\S+|\d{10,19})$/;
-const FIRST_DIGITS = /^\d{6,19}$/;
-const LABEL_WITH_VALUE = /^[a-z0-9][a-z0-9._/-]*\s*=\s*\S/;
 const TYPING_MS = 200;
 /** Bounds of a text that is searched, in characters. The server's bound for a part of a path is the maximum. */
 const [MIN_TEXT, MAX_TEXT] = [2, 256];
@@ -35,13 +43,6 @@ const MAX_LABEL_VALUE_BYTES = 128;
 const KEPT_MS = 60_000;
 /** Maximum number of labels that are tried with a value. */
 const MAX_LABEL_NAMES = 5;
-
-export interface Target {
-  key: string;
-  label: string;
-  description: string;
-  location: NavigateOptions;
-}
 
 /** What a search found, and why it may have found too little. */
 export interface Found {
@@ -58,6 +59,7 @@ const NOTHING: Found = { targets: [], loading: false, error: null, errors: [], u
 /** Returns what a text leads to. Requests are sent when the user stops typing. */
 export function useFound(query: string): Found {
   const [settled] = useDebouncedValue(query, TYPING_MS);
+  const zone = useZone();
   const { absent, ...object } = useObject(settled);
   // A text that is the id of an object means that object, so nothing else is searched then.
   const text = absent ? settled : "";
@@ -65,6 +67,8 @@ export function useFound(query: string): Found {
   const all = [object, ...searches];
   const targets = [
     ...writtenLabelTargets(query),
+    ...versionTargets(query),
+    ...timeTargets(query, zone),
     ...object.targets,
     ...viewTargets(query),
     ...searches.flatMap((found) => found.targets),
@@ -87,25 +91,6 @@ function viewTargets(query: string): Target[] {
     description: view.description,
     location: { to: view.to },
   }));
-}
-
-/** Labels that are written with their values, such as `order_id=17`. */
-function writtenLabelTargets(query: string): Target[] {
-  return LABEL_WITH_VALUE.test(query) ? [labelTarget(readLabels(query))] : [];
-}
-
-function labelTarget(labels: readonly WrittenLabel[]): Target {
-  const text = labels.map(labelText).join(", ");
-  const location = { to: "/executions", search: { labels: text } } as const;
-  return { key: `labels ${text}`, label: `Executions with label ${text}`, description: "Open the list", location };
-}
-
-function firstDigitsTargets(query: string): Target[] {
-  if (!FIRST_DIGITS.test(query)) {
-    return [];
-  }
-  const location = { to: "/executions", search: { id: query } } as const;
-  return [{ key: `digits ${query}`, label: `Executions whose id begins with ${query}`, description: "Open the list", location }];
 }
 
 /** `absent` says that no object has the text as its id. */
@@ -165,9 +150,27 @@ function textTargets(text: string, { dedupClaim, catalogEntries }: FindTextQuery
   const claimed = execution ? [executionTarget(execution, `Dedup key ${text} · `)] : [];
   const entries = (catalogEntries?.nodes ?? []).flatMap((entry) => [
     catalogTarget(entry, `${entry.kindText}, version ${entry.version}`),
-    ...(entry.kind === "PLAYBOOK" || entry.kind === "AGENT" ? [executionsTarget(entry.path)] : []),
+    ...(isExecutable(entry) ? [executionsTarget(entry.path)] : []),
   ]);
-  return [...claimed, ...entries];
+  return [...claimed, ...entries, ...failureTargets(text, catalogEntries?.nodes ?? [])];
+}
+
+type FoundEntry = NonNullable<FindTextQuery["catalogEntries"]>["nodes"][number];
+
+function isExecutable({ kind }: FoundEntry): boolean {
+  return kind === "PLAYBOOK" || kind === "AGENT";
+}
+
+/** The last failures of the path that the text means: the path itself, or the only one that contains it. */
+function failureTargets(text: string, entries: readonly FoundEntry[]): Target[] {
+  const executable = entries.filter(isExecutable);
+  const meant = executable.find(({ path }) => path === text) ?? (executable.length === 1 ? executable[0] : undefined);
+  if (!meant) {
+    return [];
+  }
+  const { path } = meant;
+  const location = lastFailuresLocation(path);
+  return [{ key: `failures ${path}`, label: `Failed in the last hour: ${path}`, description: "Open the list", location }];
 }
 
 function executionsTarget(path: string): Target {

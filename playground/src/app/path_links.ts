@@ -8,3 +8,8 @@ export type PathView = "execute" | "executions" | "subscriptions";
 export function pathLocation(view: PathView, path: string): Pick<LinkProps, "to" | "search"> {
   return { to: `/${view}` as string, search: { path } } as Pick<LinkProps, "to" | "search">;
 }
+
+/** Returns the address of the executions of a path that failed in the last hour. */
+export function lastFailuresLocation(path: string) {
+  return { to: "/executions", search: { path, statuses: "FAILED", endedSince: "1h" } } as const satisfies LinkProps;
+}

@@ -43,6 +43,8 @@ export interface BulkOutcome {
   error?: ApiError | undefined;
   /** Lets the action change again what it changed before; set if it would change nothing else. */
   startAgain?: (() => void) | undefined;
+  /** Link to what the action made. */
+  made?: ReactNode;
   unavailableShards: readonly number[];
   userErrors: readonly Pick<UserError, "message">[];
 }
@@ -180,6 +182,7 @@ function Outcome({ outcome, done }: { outcome: BulkOutcome; done: boolean }) {
       <Text size="sm" fw={600} role="status">
         {inWords(outcome, done)}
       </Text>
+      {done && outcome.made}
       <UserErrors errors={outcome.userErrors} />
       <PartialData unavailableShards={outcome.unavailableShards} />
       {outcome.items.length > 0 && <Items items={outcome.items} done={done} />}

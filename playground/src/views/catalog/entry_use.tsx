@@ -3,7 +3,7 @@
 import { Text } from "@mantine/core";
 
 import { useApiQuery } from "../../api/hooks";
-import { pathLocation } from "../../app/path_links";
+import { lastFailuresLocation, pathLocation } from "../../app/path_links";
 import { formatNumber } from "../../ui/format";
 import { IdLink } from "../../ui/id_link";
 import { Panel } from "../../ui/panel";
@@ -32,7 +32,7 @@ export function EntryUse({ entry }: { entry: Entry }) {
       {error && <Failure error={error} retry={refetch} />}
       {!data && !error && <Loading lines={2} />}
       {data && kind === "SUBSCRIPTION" && <SubscriptionOfPath subscription={data.data.subscription} />}
-      {data && kind !== "SUBSCRIPTION" && <Executions executions={data.data.executions} />}
+      {data && kind !== "SUBSCRIPTION" && <Executions entry={entry} executions={data.data.executions} />}
       {data && <PartialData errors={data.errors} />}
     </Panel>
   );
@@ -41,9 +41,16 @@ export function EntryUse({ entry }: { entry: Entry }) {
 function AllOf({ entry: { kind, path } }: { entry: Entry }) {
   const view = kind === "SUBSCRIPTION" ? "subscriptions" : "executions";
   return (
-    <TextLink {...pathLocation(view, path)} size="xs">
-      {view === "subscriptions" ? "All subscriptions" : "All executions"}
-    </TextLink>
+    <>
+      {view === "executions" && (
+        <TextLink {...lastFailuresLocation(path)} size="xs">
+          Failed in the last hour
+        </TextLink>
+      )}
+      <TextLink {...pathLocation(view, path)} size="xs">
+        {view === "subscriptions" ? "All subscriptions" : "All executions"}
+      </TextLink>
+    </>
   );
 }
 
@@ -66,7 +73,7 @@ function SubscriptionOfPath({ subscription }: Pick<CatalogUseQuery, "subscriptio
   );
 }
 
-function Executions({ executions }: Pick<CatalogUseQuery, "executions">) {
+function Executions({ entry, executions }: Pick<CatalogUseQuery, "executions"> & { entry: Entry }) {
   if (!executions) {
     return null;
   }
@@ -75,7 +82,13 @@ function Executions({ executions }: Pick<CatalogUseQuery, "executions">) {
     <>
       <PartialData unavailableShards={unavailableShards} />
       <Text size="xs" c="dimmed" mb={4}>
-        {nodes.length === 0 ? "This version was not executed yet." : totalCount && `${totalCount.capped ? "More than " : ""}${formatNumber(totalCount.value)} in all`}
+        {nodes.length === 0 && "This version was not executed yet."}
+        {nodes.length > 0 && totalCount && (
+          <TextLink to="/executions" search={{ path: entry.path, version: String(entry.version) }} inherit>
+            {totalCount.capped ? "More than " : ""}
+            {formatNumber(totalCount.value)} of this version
+          </TextLink>
+        )}
       </Text>
       <ul className={classes.list}>
         {nodes.map(({ id, status, startedAt }) => (

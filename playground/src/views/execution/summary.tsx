@@ -76,8 +76,8 @@ function Path({ execution: { path, catalogEntry } }: { execution: Execution }) {
   );
 }
 
-/** The newest reruns. */
-function Reruns({ execution: { reruns } }: { execution: Execution }) {
+/** The newest reruns, and a link to all if there are more. */
+function Reruns({ execution: { id: origin, reruns } }: { execution: Execution }) {
   return (
     <>
       {reruns?.nodes.map(({ id }) => (
@@ -85,7 +85,11 @@ function Reruns({ execution: { reruns } }: { execution: Execution }) {
           <IdLink kind="execution" id={id} />
         </div>
       ))}
-      {reruns?.pageInfo.hasNextPage && "and older ones"}
+      {reruns?.pageInfo.hasNextPage && (
+        <Link to="/executions" search={{ rerunOf: origin }} className={classes.link}>
+          All reruns
+        </Link>
+      )}
     </>
   );
 }

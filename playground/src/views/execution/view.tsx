@@ -4,11 +4,13 @@ import { Button } from "@mantine/core";
 import { IconPlayerPlay } from "@tabler/icons-react";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
+import { objectLocation } from "../../app/object_links";
 import { CopyButton } from "../../ui/copy_button";
 import { LiveBadge } from "../../ui/live_badge";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
+import { TextLink } from "../../ui/text_link";
 import { ViewPage } from "../../ui/view_page";
 import { useAllSteps } from "./all_steps";
 import { CancelButton } from "./cancel_button";
@@ -35,6 +37,7 @@ export function ExecutionView() {
       description={
         <span className={classes.description}>
           {execution && <StatusBadge status={execution.status} />}
+          {execution && <RerunMark execution={execution} />}
           <span className={classes.id}>{id}</span>
           <CopyButton value={id} name="id" />
           {execution?.endedAt === null && <LiveBadge state={live.state} name="Live updates" />}
@@ -58,6 +61,12 @@ export function ExecutionView() {
       {execution && <Content key={id} execution={execution} />}
     </ViewPage>
   );
+}
+
+/** Says that the execution was run again, and leads to the newest rerun. */
+function RerunMark({ execution: { reruns } }: { execution: Execution }) {
+  const [newest] = reruns?.nodes ?? [];
+  return newest ? <TextLink {...objectLocation("execution", newest.id)} inherit>Was run again</TextLink> : null;
 }
 
 function Actions({ execution }: { execution: Execution }) {

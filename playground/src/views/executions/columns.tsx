@@ -1,5 +1,6 @@
 /** Columns of the list of executions. */
 
+import type { ExecutionOrder } from "../../api/schema.generated";
 import { ObjectLink, objectOf } from "../../app/object_links";
 import type { Column } from "../../ui/data_table";
 import { ExecutionStatus } from "../../ui/execution_status";
@@ -15,8 +16,7 @@ type Row = ExecutionRowFragment;
 
 const MAX_LABELS = 3;
 
-export const COLUMNS: readonly Column<Row>[] = [
-  { title: "Status", cell: (row) => <ExecutionStatus execution={row} /> },
+const COLUMNS: readonly Column<Row>[] = [
   { title: "Execution", cell: (row) => <Name row={row} /> },
   { title: "Started", cell: ({ startedAt }) => <Time value={startedAt} /> },
   { title: "Duration", align: "right", cell: (row) => <RunDuration from={row.startedAt} to={row.endedAt} /> },
@@ -36,9 +36,15 @@ export const COLUMNS: readonly Column<Row>[] = [
 const ENDED: Column<Row> = { title: "Ended", cell: ({ endedAt }) => <Time value={endedAt} /> };
 
 /** Columns of the list that is ordered by the end. */
-export const COLUMNS_WITH_END: readonly Column<Row>[] = COLUMNS.flatMap((column) =>
+const COLUMNS_WITH_END: readonly Column<Row>[] = COLUMNS.flatMap((column) =>
   column.title === "Started" ? [column, ENDED] : [column],
 );
+
+/** Returns the columns of the list in an order. `reruns` has the newest rerun of each execution that was run again. */
+export function columnsOf(order: ExecutionOrder, reruns: ReadonlyMap<string, string>): readonly Column<Row>[] {
+  const status: Column<Row> = { title: "Status", cell: (row) => <Status row={row} rerun={reruns.get(row.id)} /> };
+  return [status, ...(order === "LAST_ENDED" ? COLUMNS_WITH_END : COLUMNS)];
+}
 
 /** Columns of the list as a file. */
 export const EXPORTED: readonly string[] = [
@@ -57,6 +63,20 @@ export const EXPORTED: readonly string[] = [
   "parent.execution.id",
   "parent.subscription.id",
 ];
+
+/** The status, and the mark of an execution that was run again, which leads to the rerun. */
+function Status({ row, rerun }: { row: Row; rerun: string | undefined }) {
+  return (
+    <>
+      <ExecutionStatus execution={row} />
+      {rerun !== undefined && (
+        <ObjectLink kind="execution" id={rerun} className={classes.rerun}>
+          Was run again
+        </ObjectLink>
+      )}
+    </>
+  );
+}
 
 /** Path and id, one above the other on a narrow screen, and the labels below. */
 function Name({ row: { id, path, labels } }: { row: Row }) {

@@ -7,15 +7,19 @@ import type { ExecutionsSearch } from "./route";
 
 export const STATUSES: readonly ExecutionStatus[] = ["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "UNKNOWN"];
 
+/** Explanation of the field for the version. */
+export const VERSION_HINT = "A version of the path that the field Path names in full.";
+
 /** Reasons a dedup key is not found. */
 export const DEDUP_HINT = "The key of an execution that has a parent is found only with this parent. Keys expire.";
 
+const VERSION = /^\d{1,5}$/;
 const DURATION = /^(\d+)([mhd])$/;
 const UNIT_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /**
- * Returns the filter. A duration such as `1h` counts back from `now`. An unknown status or time is left out; malformed labels
- * and ids are refused by the server.
+ * Returns the filter. A duration such as `1h` counts back from `now`. An unknown status or time is left out; malformed labels,
+ * ids and versions are refused by the server.
  */
 export function filterOf(search: ExecutionsSearch, now: number): ExecutionFilter {
   const statuses = statusesOf(search.statuses);
@@ -26,10 +30,12 @@ export function filterOf(search: ExecutionsSearch, now: number): ExecutionFilter
   return {
     ...(statuses.length > 0 && { statuses }),
     ...pathCondition(search.path),
+    ...(search.version !== undefined && { version: versionOf(search.version) }),
     ...(search.labels !== undefined && { labels: labelConditions(search.labels) }),
     ...(search.dedup !== undefined && { dedupKey: search.dedup }),
     ...(search.id !== undefined && { idPrefix: search.id }),
     ...(search.parent !== undefined && { parentExecutionId: search.parent }),
+    ...(search.rerunOf !== undefined && { rerunOf: search.rerunOf }),
     ...(since !== undefined && { startedAfter: since }),
     ...(until !== undefined && { startedBefore: until }),
     ...(endedSince !== undefined && { endedAfter: endedSince }),
@@ -48,6 +54,11 @@ function pathCondition(path: string | undefined): Pick<ExecutionFilter, "path" |
     return {};
   }
   return path.endsWith("*") ? { pathPrefix: path.slice(0, -1) } : { path };
+}
+
+/** Returns the version of a text; 0, which the server refuses, if it is not one. */
+function versionOf(text: string): number {
+  return VERSION.test(text) ? Number(text) : 0;
 }
 
 /** Returns the time of a text: a time, or a duration that counts back from `now`; undefined if it is neither. */

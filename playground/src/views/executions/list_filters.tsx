@@ -7,7 +7,7 @@ import { useState } from "react";
 import { useApiQuery } from "../../api/hooks";
 import { FilterBar, FilterText } from "../../ui/filter_bar";
 import filterClasses from "../../ui/filter_bar.module.css";
-import { DEDUP_HINT, STATUSES, statusesOf } from "./filter";
+import { DEDUP_HINT, STATUSES, statusesOf, VERSION_HINT } from "./filter";
 import { ExecutedPathsDocument } from "./operations.generated";
 import { NEWEST, ORDERS, orderOf } from "./order";
 import type { ExecutionsSearch } from "./route";
@@ -32,10 +32,17 @@ export function ListFilters() {
         placeholder={search.statuses === undefined ? "All" : ""}
       />
       <PathFilter value={search.path} onApply={(path) => apply({ path })} />
+      <FilterText label="Version" hint={VERSION_HINT} value={search.version} onApply={(version) => apply({ version })} />
       <FilterText label="Labels" placeholder="order_id=17, team" value={search.labels} onApply={(labels) => apply({ labels })} />
       <FilterText label="Dedup key" hint={DEDUP_HINT} value={search.dedup} onApply={(dedup) => apply({ dedup })} />
       <FilterText label="Id begins with" value={search.id} onApply={(id) => apply({ id })} />
       <FilterText label="Parent" placeholder="Id of a parent" value={search.parent} onApply={(parent) => apply({ parent })} />
+      <FilterText
+        label="Rerun of"
+        placeholder="Id of an execution"
+        value={search.rerunOf}
+        onApply={(rerunOf) => apply({ rerunOf })}
+      />
       <TimeFilter label="Started" since={search.since} until={search.until} onChange={apply} />
       <TimeFilter
         label="Ended"

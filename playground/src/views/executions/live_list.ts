@@ -79,7 +79,7 @@ function useReadAgain(enabled: boolean, state: LiveState, refetch: () => unknown
 }
 
 function useListPages(filter: ExecutionFilter, order: ExecutionOrder) {
-  return useApiPages(ExecutionListDocument, { filter, order }, (data) => data.executions);
+  return useApiPages(ExecutionListDocument, { filter, order, withReruns: true }, (data) => data.executions);
 }
 
 function useChanges(filter: ExecutionFilter, order: ExecutionOrder, oldest: string | null, live: boolean, paused: boolean) {

@@ -1,4 +1,4 @@
-/** The executions as they change: filters of the server, numbers by status, saved views, and actions by filter. */
+/** The executions as they change: filters of the server, numbers by status, saved views, and actions on many of them. */
 
 import { Button, Group } from "@mantine/core";
 import { IconPlayerPause, IconPlayerPlay, IconRefresh, IconRocket } from "@tabler/icons-react";
@@ -13,25 +13,26 @@ import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { ViewPage } from "../../ui/view_page";
-import { CancelFiltered } from "./cancel_filtered";
-import { COLUMNS, COLUMNS_WITH_END, EXPORTED } from "./columns";
+import { CancelMany } from "./cancel_many";
+import { columnsOf, EXPORTED } from "./columns";
 import { DEDUP_HINT, filterOf, statusesOf } from "./filter";
 import { ListFilters } from "./list_filters";
 import { useExecutionList, type ExecutionList } from "./live_list";
 import { ExecutionListDocument } from "./operations.generated";
 import { labelOf, NEWEST, orderOf } from "./order";
-import { RerunFiltered } from "./rerun_filtered";
+import { RerunMany } from "./rerun_many";
+import type { ExecutionsSearch } from "./route";
 import { SavedViews } from "./saved_views";
+import { SelectionBar, selectionColumn, useSelection } from "./selection";
 import { StatusCounts } from "./status_counts";
 
 const route = getRouteApi("/executions");
 
 export function ExecutionsView() {
-  const { statuses, path, labels, dedup, id, parent, since, until, endedSince, endedUntil, order: orderText } = route.useSearch();
-  const filter = useMemo(
-    () => filterOf({ statuses, path, labels, dedup, id, parent, since, until, endedSince, endedUntil }, Date.now()),
-    [statuses, path, labels, dedup, id, parent, since, until, endedSince, endedUntil],
-  );
+  const { order: orderText, ...search } = route.useSearch();
+  const address = JSON.stringify(search);
+  // A duration in the address counts back from the moment at which the filter was chosen.
+  const filter = useMemo(() => filterOf(JSON.parse(address) as ExecutionsSearch, Date.now()), [address]);
   const [paused, setPaused] = useState(false);
   const order = orderOf(orderText);
   const list = useExecutionList(filter, order, paused);
@@ -41,8 +42,8 @@ export function ExecutionsView() {
       actions={
         <>
           <SavedViews />
-          <RerunFiltered filter={filter} />
-          <CancelFiltered filter={filter} />
+          <RerunMany target={{ by: "filter", filter }} />
+          <CancelMany target={{ by: "filter", filter }} />
           <ExportMenu
             name="executions"
             document={ExecutionListDocument}
@@ -56,7 +57,7 @@ export function ExecutionsView() {
     >
       <ListFilters />
       <Group justify="space-between" gap="xs">
-        <StatusCounts filter={filter} chosen={statusesOf(statuses)} />
+        <StatusCounts filter={filter} chosen={statusesOf(search.statuses)} />
         <Group gap="sm">
           <LiveBadge
             name="List"
@@ -102,6 +103,7 @@ interface ContentProps {
 
 function Content({ list: { rows, pages, live, gaps }, order, filter }: ContentProps) {
   const { query } = pages;
+  const selection = useSelection(rows, filter);
   if (query.error) {
     return <Failure error={query.error} retry={query.refetch} />;
   }
@@ -113,9 +115,10 @@ function Content({ list: { rows, pages, live, gaps }, order, filter }: ContentPr
       <PartialData unavailableShards={[...new Set([...pages.unavailableShards, ...gaps])]} errors={pages.errors} />
       {live.state === "ended" && live.error && <Failure error={live.error} />}
       <Panel title={labelOf(order)}>
+        <SelectionBar rows={rows} selection={selection} />
         <DataTable
           label="Executions"
-          columns={order === "LAST_ENDED" ? COLUMNS_WITH_END : COLUMNS}
+          columns={[selectionColumn(selection), ...columnsOf(order, lastReruns(pages.nodes))]}
           rows={rows}
           rowKey={(row) => row.id}
           empty={<NoExecutions order={order} filter={filter} />}
@@ -124,6 +127,11 @@ function Content({ list: { rows, pages, live, gaps }, order, filter }: ContentPr
       </Panel>
     </>
   );
+}
+
+/** Returns the newest reruns by the ids of their executions, as of when the pages were read. */
+function lastReruns(nodes: ExecutionList["pages"]["nodes"]): ReadonlyMap<string, string> {
+  return new Map(nodes.flatMap(({ id, reruns }) => reruns?.nodes.map((rerun) => [id, rerun.id] as const) ?? []));
 }
 
 function NoExecutions({ order, filter }: Pick<ContentProps, "order" | "filter">) {

@@ -1,4 +1,4 @@
-/** Cancels the executions that match the filter. The dry run shows before which ones these are. */
+/** Cancels the filtered or the selected executions. The dry run shows before which ones these are. */
 
 import { IconPlayerStop } from "@tabler/icons-react";
 
@@ -6,25 +6,25 @@ import { send } from "../../api/client";
 import { ApiError } from "../../api/errors";
 import type { ExecutionFilter, ExecutionStatus } from "../../api/schema.generated";
 import type { BulkItem, BulkRequest } from "../../ui/bulk_action_dialog";
-import { FilteredAction, type BatchOutcome } from "./filtered_action";
+import { BulkAction, type BatchOutcome } from "./bulk_action";
 import { CancelExecutionsDocument, type CancelExecutionsMutation } from "./operations.generated";
+import type { Target } from "./target";
 
 /** Maximum number of executions in one request, which the server sets. */
 const BATCH_SIZE = 1_000;
 /** Statuses of executions that have not ended. */
 const OPEN: readonly ExecutionStatus[] = ["PENDING", "RUNNING", "UNKNOWN"];
 
-export function CancelFiltered({ filter }: { filter: ExecutionFilter }) {
+export function CancelMany({ target }: { target: Target }) {
   return (
-    <FilteredAction
-      filter={filter}
+    <BulkAction
+      target={target}
       narrow={openOnly}
       capability="CANCEL"
       icon={<IconPlayerStop size={14} />}
-      label="Cancel filtered…"
-      title="Cancel the filtered executions that have not ended"
+      verb="Cancel"
       action="Cancel executions"
-      description="No further step of these executions begins. A step that a worker runs now is not interrupted."
+      description="Executions that have ended stay as they are. No further step of the others begins. A step that a worker runs now is not interrupted."
       dangerous
       withReason
       batchSize={BATCH_SIZE}

@@ -1,25 +1,24 @@
 /**
- * An action on all executions that match a filter: a button, and the dialog that first shows what the action would do. The
- * dry run lists the ids of the executions. The action is carried out for exactly these, in batches.
+ * An action on many executions: a button, and the dialog that first shows what the action would do. The dry run lists the
+ * ids of the executions. The action is carried out for exactly these, in batches.
  */
 
 import { useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useRef, useState, type ReactNode } from "react";
 
-import { send } from "../../api/client";
 import { newDedupKey } from "../../api/dedup_key";
-import { ApiError, toApiError } from "../../api/errors";
+import { type ApiError, toApiError } from "../../api/errors";
 import type { Capability, ExecutionFilter } from "../../api/schema.generated";
 import { BulkActionDialog, type BulkOutcome, type BulkRequest } from "../../ui/bulk_action_dialog";
 import { formatNumber } from "../../ui/format";
 import { PermittedButton } from "../../ui/permitted_button";
-import { SelectedExecutionsDocument } from "./operations.generated";
+import { TextLink } from "../../ui/text_link";
+import { rerunsSearch, type Started } from "./reruns_search";
+import type { ExecutionsSearch } from "./route";
+import { adjectiveOf, listAll, NOTHING, refusalOf, type Listed, type Target } from "./target";
 
 const route = getRouteApi("/executions");
-/** Maximum number of executions that an action selects, as many as an export has rows. */
-const MAX_SELECTED = 10_000;
-const NO_FILTER = "Set a filter first. The action changes the executions that match it.";
 
 /** Result for a batch. */
 export interface BatchOutcome extends BulkOutcome {
@@ -27,17 +26,18 @@ export interface BatchOutcome extends BulkOutcome {
   complete: boolean;
   /** Whether an earlier request with the key changed some of them (default false). */
   repeated?: boolean;
+  /** Reruns of the executions (default: none). */
+  started?: readonly Started[];
 }
 
 interface Props {
-  filter: ExecutionFilter;
+  target: Target;
   /** Returns the filter of the executions that the action can change; null if it can change none (default: all that match). */
   narrow?: (filter: ExecutionFilter) => ExecutionFilter | null;
   capability: Capability;
   icon: ReactNode;
-  /** Text of the button in the view. */
-  label: string;
-  title: string;
+  /** Action in a word, for the button in the view and the title of the dialog. */
+  verb: string;
   /** Text of the button in the dialog. */
   action: string;
   description: string;
@@ -49,34 +49,36 @@ interface Props {
   carryOut: (ids: string[], request: BulkRequest, key: string) => Promise<BatchOutcome>;
 }
 
-/** Executions that the dry run has listed. */
-interface Selection {
-  ids: readonly string[];
-  unavailableShards: readonly number[];
-}
-
-const NOTHING: Selection = { ids: [], unavailableShards: [] };
-
-export function FilteredAction({ filter, narrow, capability, icon, label, batchSize, carryOut, ...dialog }: Props) {
+export function BulkAction({ target, narrow, capability, icon, verb, batchSize, carryOut, ...dialog }: Props) {
   const [opened, setOpened] = useState(false);
   const queries = useQueryClient();
   const { order: _, ...search } = route.useSearch();
-  const key = usePendingKey(`noetl.executions.${label} ${JSON.stringify(search)}`);
-  const selection = useRef(NOTHING);
+  const label = `${verb} ${adjectiveOf(target)}…`;
+  const subject = JSON.stringify(target.by === "filter" ? search : target.ids.toSorted());
+  const key = usePendingKey(`noetl.executions.${label} ${subject}`);
+  const listed = useRef(NOTHING);
+  const refusal = refusalOf(target);
 
   function open() {
     key.begin();
     setOpened(true);
   }
 
+  async function list(request: BulkRequest): Promise<Listed> {
+    if (target.by === "selection") {
+      return { ids: target.ids, unavailableShards: [] };
+    }
+    return listAll(narrow ? narrow(target.filter) : target.filter, request);
+  }
+
   async function run(request: BulkRequest): Promise<BulkOutcome> {
     const { dryRun, report, signal } = request;
     if (dryRun) {
-      selection.current = await select(narrow ? narrow(filter) : filter, request);
+      listed.current = await list(request);
     } else {
       key.keep();
     }
-    const { ids, unavailableShards } = selection.current;
+    const { ids, unavailableShards } = listed.current;
     const outcomes: BatchOutcome[] = [];
     let error: ApiError | undefined;
     let sent = 0;
@@ -100,7 +102,9 @@ export function FilteredAction({ filter, narrow, capability, icon, label, batchS
       throw error;
     }
     const startAgain = dryRun && isRepeated(outcomes) ? key.replace : undefined;
-    return { ...total, open: ids.length - sent, error, startAgain };
+    const reruns = rerunsSearch(outcomes.flatMap(({ started = [] }) => started));
+    const made = <RerunsLink search={reruns} onOpen={() => setOpened(false)} />;
+    return { ...total, open: ids.length - sent, error, startAgain, made };
   }
 
   return (
@@ -110,12 +114,29 @@ export function FilteredAction({ filter, narrow, capability, icon, label, batchS
         variant="default"
         leftSection={icon}
         onClick={open}
-        {...(Object.keys(filter).length === 0 && { refusal: NO_FILTER })}
+        {...(refusal !== undefined && { refusal })}
       >
         {label}
       </PermittedButton>
-      <BulkActionDialog opened={opened} {...dialog} run={run} onClose={() => setOpened(false)} />
+      <BulkActionDialog
+        opened={opened}
+        title={`${verb} the ${adjectiveOf(target)} executions`}
+        {...dialog}
+        run={run}
+        onClose={() => setOpened(false)}
+      />
     </>
+  );
+}
+
+/** Link to the list of the reruns. */
+function RerunsLink({ search, onOpen }: { search: ExecutionsSearch | null; onOpen: () => void }) {
+  return (
+    search && (
+      <TextLink to="/executions" search={search} onClick={onOpen} size="sm">
+        {search.rerunOf === undefined ? "List what started in the time of the reruns" : "List the reruns"}
+      </TextLink>
+    )
   );
 }
 
@@ -143,35 +164,6 @@ function usePendingKey(name: string) {
       key.current = newDedupKey();
     },
   };
-}
-
-/** Returns the ids of all executions that match a filter, newest first; none without a filter. */
-async function select(filter: ExecutionFilter | null, { report, signal }: BulkRequest): Promise<Selection> {
-  if (!filter) {
-    return NOTHING;
-  }
-  const ids: string[] = [];
-  const unavailableShards = new Set<number>();
-  let after: string | null = null;
-  do {
-    const { data, errors } = await selectedPage(filter, after, signal);
-    if (!data.executions) {
-      throw ApiError.of(errors);
-    }
-    const { nodes, pageInfo } = data.executions;
-    ids.push(...nodes.map(({ id }) => id));
-    data.executions.unavailableShards.forEach((shard) => unavailableShards.add(shard));
-    report(`${formatNumber(ids.length)} executions found`);
-    after = pageInfo.hasNextPage ? pageInfo.endCursor : null;
-    if (after !== null && ids.length >= MAX_SELECTED) {
-      throw new ApiError("LIMIT_EXCEEDED", `More than ${formatNumber(MAX_SELECTED)} executions match the filter.`);
-    }
-  } while (after !== null);
-  return { ids, unavailableShards: [...unavailableShards] };
-}
-
-function selectedPage(filter: ExecutionFilter, after: string | null, signal: AbortSignal) {
-  return send(SelectedExecutionsDocument, { filter, after }, signal);
 }
 
 function sum(outcomes: readonly BatchOutcome[], unavailableShards: readonly number[]): BulkOutcome {

@@ -1,4 +1,4 @@
-/** Runs the executions that match the filter again. The dry run shows before which ones these are. */
+/** Runs the filtered or the selected executions again. The dry run shows before which ones these are. */
 
 import { Group } from "@mantine/core";
 import { IconRepeat } from "@tabler/icons-react";
@@ -6,23 +6,22 @@ import { IconRepeat } from "@tabler/icons-react";
 import { send } from "../../api/client";
 import { WINDOW_SECONDS } from "../../api/dedup_key";
 import { ApiError } from "../../api/errors";
-import type { ExecutionFilter } from "../../api/schema.generated";
 import type { BulkItem, BulkRequest } from "../../ui/bulk_action_dialog";
 import { IdLink } from "../../ui/id_link";
-import { FilteredAction, type BatchOutcome } from "./filtered_action";
+import { BulkAction, type BatchOutcome } from "./bulk_action";
 import { RerunExecutionsDocument, type RerunExecutionsMutation } from "./operations.generated";
+import type { Target } from "./target";
 
 /** Number of executions in one request, whose workloads must fit into the server's limit for one operation. */
 const BATCH_SIZE = 200;
 
-export function RerunFiltered({ filter }: { filter: ExecutionFilter }) {
+export function RerunMany({ target }: { target: Target }) {
   return (
-    <FilteredAction
-      filter={filter}
+    <BulkAction
+      target={target}
       capability="EXECUTE"
       icon={<IconRepeat size={14} />}
-      label="Rerun filtered…"
-      title="Rerun the filtered executions"
+      verb="Rerun"
       action="Rerun"
       description="Each of these executions is started once more with its version, workload and pool, also if it has not ended."
       dangerous={false}
@@ -50,6 +49,7 @@ function outcomeOf(payload: Payload, dryRun: boolean): BatchOutcome {
   return {
     items: results.map((result) => itemOf(result, dryRun)),
     complete,
+    started: results.flatMap(({ originId, execution }) => (execution ? [{ originId, ...execution }] : [])),
     repeated: results.some(({ outcome }) => outcome === "DUPLICATE"),
     unavailableShards,
     userErrors: continueWith.length > 0 && userErrors.length === 0 ? [more] : userErrors,
