@@ -39,11 +39,12 @@ function axe(page: Page): AxeBuilder {
   return axe.setLegacyMode();
 }
 
-/** Waits until the transitions of colours and places have ended. Endless animations go on. */
+/** Waits until the transitions of colours and places have ended. Endless animations, and those that follow a scroll bar, go on. */
 async function settled(page: Page): Promise<void> {
   await page.evaluate(async () => {
     await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
-    const ending = document.getAnimations().filter(({ effect }) => effect?.getComputedTiming().endTime !== Infinity);
+    const timed = document.getAnimations().filter(({ timeline }) => timeline instanceof DocumentTimeline);
+    const ending = timed.filter(({ effect }) => effect?.getComputedTiming().endTime !== Infinity);
     await Promise.allSettled(ending.map(({ finished }) => finished));
   });
 }

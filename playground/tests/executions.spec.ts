@@ -295,7 +295,7 @@ test("a list with many executions that started together is read a few times, and
   const shown = page.getByText(/^1?\d\d shown, the list has more$/);
   await expect(shown).toBeVisible();
   const before = await shown.innerText();
-  await page.getByRole("button", { name: "Load more" }).click();
+  await shown.scrollIntoViewIfNeeded();
   await expect(page.getByText(/ shown, the list has more$/)).not.toHaveText(before);
   expect(reads).toBeLessThan(8);
 });
@@ -453,6 +453,7 @@ test("all steps of a long execution are shown, up to 1,000, and the page says th
   await expect(table.getByRole("row")).toHaveCount(101);
   await page.getByRole("button", { name: "Load more" }).click();
   await page.getByRole("button", { name: "Load more" }).click();
+  await page.getByText("250 shown").scrollIntoViewIfNeeded();
   await expect(table.getByRole("row", { name: /^last/ })).toBeVisible();
   await expect(page.getByText("The execution has more steps.")).toHaveCount(0);
   await page.getByRole("tab", { name: "Timeline" }).click();

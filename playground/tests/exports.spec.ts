@@ -4,7 +4,7 @@ import type { Page } from "@playwright/test";
 
 import { csvLine, valueOf } from "../src/ui/csv";
 import { curlOf } from "../src/ui/curl";
-import { execute, graphql } from "./api";
+import { execute, graphql, report } from "./api";
 import { expect, test } from "./console";
 
 const PATH = "samples/orders/process";
@@ -120,6 +120,27 @@ for (const { path, title, name, header } of LISTS) {
     expect(csv.text.slice(0, header.length)).toBe(header);
   });
 }
+
+test("all events of an execution are saved as JSON lines", async ({ console, page }) => {
+  const { execute: started } = await graphql<{ execute: { executionId: string } }>(
+    console.url,
+    `mutation { execute(input: { entry: { path: "${PATH}" }, executionPool: "no-worker" }) { executionId } }`,
+  );
+  const id = started.executionId;
+  await report(console.url, id, Array.from({ length: 120 }, () => ({ type: "test.noted", nodeName: "start", context: { note: 1 } })));
+  const { execution } = await graphql<{ execution: { eventCount: string } }>(
+    console.url,
+    `query ($id: ID!) { execution(id: $id) { eventCount } }`,
+    { id },
+  );
+  await console.open(`/executions/${id}?tab=events`, PATH);
+  const { text, name } = await exported(page, "JSON lines");
+  expect(name).toMatch(new RegExp(`^events-${id}-.*\\.jsonl$`));
+  const events = text.trimEnd().split("\n").map((line) => JSON.parse(line) as { eventId: string; context: unknown });
+  expect(new Set(events.map(({ eventId }) => eventId)).size).toBe(Number(execution.eventCount));
+  expect(events).toHaveLength(Number(execution.eventCount));
+  expect(events.at(-1)?.context).toEqual({ note: 1 });
+});
 
 /** Returns whether a request reads a page of an export. */
 function isExport(body: unknown): boolean {

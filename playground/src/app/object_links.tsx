@@ -34,12 +34,18 @@ interface Props {
   kind: ObjectKind;
   id: string;
   className?: string | undefined;
+  /** Accessible name (default: the text of the link). */
+  label?: string;
   children: ReactNode;
 }
 
-export function ObjectLink({ kind, id, className, children }: Props) {
+export function ObjectLink({ kind, id, className, label, children }: Props) {
   return (
-    <Link {...objectLocation(kind, id)} {...(className !== undefined && { className })}>
+    <Link
+      {...objectLocation(kind, id)}
+      {...(className !== undefined && { className })}
+      {...(label !== undefined && { "aria-label": label })}
+    >
       {children}
     </Link>
   );

@@ -212,7 +212,7 @@ const MAX_LISTED = 1_000;
 function Items({ items, done }: { items: readonly BulkItem[]; done: boolean }) {
   return (
     <ScrollArea.Autosize mah={320} viewportProps={{ tabIndex: 0, role: "region", "aria-label": "Objects" }}>
-      <Table>
+      <Table style={{ overflowWrap: "anywhere" }}>
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Object</Table.Th>

@@ -1,24 +1,23 @@
 /**
- * A table of a list that is read in pages. On a narrow screen, each row becomes a card with
- * the first value as its heading and the titles above the other values.
+ * A table of a list that is read in pages. A wide table scrolls below its first column. On a narrow screen, each row becomes a
+ * card with the first value as its heading and the titles above the other values. Of a long list, only the rows near the
+ * window are drawn.
  */
 
-import { Button, Group, Table, Text } from "@mantine/core";
+import { Table } from "@mantine/core";
 import type { ReactNode } from "react";
 
 import classes from "./data_table.module.css";
+import { MoreRows, type Pages } from "./more_rows";
+import { useWindowRows } from "./window_rows";
+
+export type { Pages };
 
 export interface Column<Row> {
   /** Title of the column, unique in the table. */
   title: string;
   cell: (row: Row) => ReactNode;
   align?: "left" | "right";
-}
-
-export interface Pages {
-  hasNextPage: boolean;
-  isFetchingNextPage: boolean;
-  fetchNextPage: () => unknown;
 }
 
 interface Props<Row> {
@@ -31,18 +30,32 @@ interface Props<Row> {
   empty?: ReactNode;
   /** Pages of the list, for the button that loads more. */
   pages?: Pages;
+  /** Whether the next page is also loaded when the end of the list comes near the window (default false). */
+  endless?: boolean;
 }
 
-export function DataTable<Row>({ label, columns, rows, rowKey, empty, pages }: Props<Row>) {
+export function DataTable<Row>({ label, columns, rows, rowKey, empty, pages, endless = false }: Props<Row>) {
+  const { body, isLong, drawn, before, after, measure } = useWindowRows(rows, rowKey);
   if (rows.length === 0 && empty) {
     return empty;
   }
   return (
     <>
-      <div className={classes.frame} role="region" aria-label={label} tabIndex={0}>
-        <Table aria-label={label} className={classes.table!} highlightOnHover>
+      <div
+        className={classes.frame}
+        role="region"
+        aria-label={label}
+        tabIndex={0}
+        {...(isLong && { "data-long": true, style: { paddingTop: before, paddingBottom: after } })}
+      >
+        <Table
+          aria-label={label}
+          className={classes.table!}
+          highlightOnHover
+          {...(isLong && { "aria-rowcount": rows.length + 1 })}
+        >
           <Table.Thead>
-            <Table.Tr>
+            <Table.Tr {...(isLong && { "aria-rowindex": 1 })}>
               {columns.map((column) => (
                 <Table.Th key={column.title} ta={column.align ?? "left"} scope="col">
                   {column.title}
@@ -50,9 +63,12 @@ export function DataTable<Row>({ label, columns, rows, rowKey, empty, pages }: P
               ))}
             </Table.Tr>
           </Table.Thead>
-          <Table.Tbody>
-            {rows.map((row) => (
-              <Table.Tr key={rowKey(row)}>
+          <Table.Tbody ref={body}>
+            {drawn.map(({ row, index }) => (
+              <Table.Tr
+                key={rowKey(row)}
+                {...(isLong && { ref: measure, "data-index": index, "aria-rowindex": index + 2 })}
+              >
                 {columns.map((column) => (
                   <Table.Td key={column.title} ta={column.align ?? "left"} data-title={column.title}>
                     {column.cell(row)}
@@ -63,22 +79,7 @@ export function DataTable<Row>({ label, columns, rows, rowKey, empty, pages }: P
           </Table.Tbody>
         </Table>
       </div>
-      {pages && <More shown={rows.length} pages={pages} />}
+      {pages && <MoreRows shown={rows.length} pages={pages} endless={endless} />}
     </>
-  );
-}
-
-function More({ shown, pages }: { shown: number; pages: Pages }) {
-  return (
-    <Group justify="space-between" mt="xs">
-      <Text size="xs" c="dimmed" role="status">
-        {shown} shown{pages.hasNextPage ? ", the list has more" : ""}
-      </Text>
-      {pages.hasNextPage && (
-        <Button size="xs" variant="default" loading={pages.isFetchingNextPage} onClick={() => pages.fetchNextPage()}>
-          Load more
-        </Button>
-      )}
-    </Group>
   );
 }

@@ -9,7 +9,7 @@ import { useEffect, useRef, useState } from "react";
 import { ENDPOINT } from "../api/client";
 import type { ApiError } from "../api/errors";
 import { curlOf } from "./curl";
-import { exportRows, MAX_ROWS, type Exported, type ExportedList, type Format, type PageVariables } from "./export_rows";
+import { exportRows, limitOf, type Exported, type ExportedList, type Format, type PageVariables } from "./export_rows";
 import { formatNumber } from "./format";
 import { Failure, PartialData } from "./states";
 
@@ -77,7 +77,7 @@ function Progress<Data, Variables extends PageVariables, Row>({ list, format, on
       {error && <Failure error={error} retry={() => mutate()} />}
       {!error && (
         <Text size="sm" role="status">
-          {data ? result(data) : `${formatNumber(read)} rows read, of at most ${formatNumber(MAX_ROWS)}.`}
+          {data ? result(data, limitOf(list)) : `${formatNumber(read)} rows read, of at most ${formatNumber(limitOf(list))}.`}
         </Text>
       )}
       {data && <PartialData unavailableShards={data.unavailableShards} errors={data.errors} />}
@@ -90,8 +90,8 @@ function Progress<Data, Variables extends PageVariables, Row>({ list, format, on
   );
 }
 
-function result({ fileName, rows, more }: Exported): string {
+function result({ fileName, rows, more }: Exported, limit: number): string {
   const saved = `${formatNumber(rows)} ${rows === 1 ? "row is" : "rows are"} in ${fileName}.`;
-  const limit = ` The list has more: an export reads the first ${formatNumber(MAX_ROWS)} rows. Narrow the filter for the others.`;
-  return more ? saved + limit : saved;
+  const rest = ` The list has more: an export reads the first ${formatNumber(limit)} rows. Narrow its filter, or read the others with the API.`;
+  return more ? saved + rest : saved;
 }

@@ -5,8 +5,8 @@ import { ApiError, type GraphqlError } from "../api/errors";
 import type { Connection } from "../api/hooks";
 import { csvLine, jsonLine, valueOf } from "./csv";
 
-/** Maximum number of rows that an export reads. */
-export const MAX_ROWS = 10_000;
+/** Maximum number of rows that an export reads, unless its list has another limit. */
+const MAX_ROWS = 10_000;
 /** Number of rows of one request: the server's maximum. */
 const PAGE = 100;
 
@@ -29,6 +29,8 @@ export interface ExportedList<Data, Variables extends PageVariables, Row> {
   columns: readonly string[];
   /** Whether the view shows a row, if it does not show all rows of the filter. */
   shows?: ((row: Row) => boolean) | undefined;
+  /** Maximum number of rows that are read (default 10,000). */
+  limit?: number;
 }
 
 export interface Exported {
@@ -44,6 +46,11 @@ export interface Exported {
 
 const TYPES: Record<Format, string> = { csv: "text/csv;charset=utf-8", jsonl: "application/x-ndjson" };
 
+/** Returns the maximum number of rows that an export of a list reads. */
+export function limitOf({ limit = MAX_ROWS }: { limit?: number }): number {
+  return limit;
+}
+
 /** Saves the rows of a list. Nothing is saved if a page can't be read or the signal is aborted. */
 export async function exportRows<Data, Variables extends PageVariables, Row>(
   list: ExportedList<Data, Variables, Row>,
@@ -53,7 +60,9 @@ export async function exportRows<Data, Variables extends PageVariables, Row>(
 ): Promise<Exported> {
   const { name, document, variables, select, columns, shows = () => true } = list;
   const lineOf = (row: Row) => (format === "csv" ? csvLine(columns.map((column) => valueOf(row, column))) : jsonLine(row));
-  const lines = format === "csv" ? [csvLine(columns)] : [];
+  const limit = limitOf(list);
+  // The browser may keep the parts of a large file outside of the memory.
+  const parts = format === "csv" ? [new Blob([csvLine(columns)])] : [];
   const shards = new Set<number>();
   const errors = new Map<string, GraphqlError>();
   let [read, rows] = [0, 0];
@@ -66,17 +75,17 @@ export async function exportRows<Data, Variables extends PageVariables, Row>(
       throw ApiError.of(reply.errors);
     }
     const shown = part.nodes.filter(shows);
-    lines.push(...shown.map(lineOf));
+    parts.push(new Blob(shown.map(lineOf)));
     part.unavailableShards.forEach((shard) => shards.add(shard));
     reply.errors.forEach((error) => errors.set(error.message, error));
     read += part.nodes.length;
     rows += shown.length;
     report(read);
     after = part.pageInfo.hasNextPage ? part.pageInfo.endCursor : null;
-  } while (after !== null && read < MAX_ROWS);
+  } while (after !== null && read < limit);
   signal.throwIfAborted();
   const fileName = `${name}-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}.${format}`;
-  save(new Blob(lines, { type: TYPES[format] }), fileName);
+  save(new Blob(parts, { type: TYPES[format] }), fileName);
   return { fileName, rows, more: after !== null, unavailableShards: [...shards], errors: [...errors.values()] };
 }
 

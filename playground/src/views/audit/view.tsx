@@ -6,6 +6,7 @@ import { useMemo } from "react";
 import { useApiPages } from "../../api/hooks";
 import { DataTable, type Column } from "../../ui/data_table";
 import { IdLink } from "../../ui/id_link";
+import { LongText } from "../../ui/long_text";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
@@ -67,7 +68,9 @@ export function AuditView() {
 function ObjectOf({ entry: { kind, objectId, path } }: { entry: Entry }) {
   return (
     <span className={classes.object}>
-      <span>{path ?? (kind === "subscription" ? "Subscription" : "Execution")}</span>
+      <span>
+        <LongText text={path ?? (kind === "subscription" ? "Subscription" : "Execution")} name="path" />
+      </span>
       <IdLink kind={kind} id={objectId} />
     </span>
   );

@@ -9,6 +9,7 @@ import { useApiPages } from "../../api/hooks";
 import { DataTable, type Column } from "../../ui/data_table";
 import { ExportMenu } from "../../ui/export_menu";
 import { formatNumber } from "../../ui/format";
+import { LongText } from "../../ui/long_text";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { PermittedButton } from "../../ui/permitted_button";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
@@ -31,9 +32,15 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     title: "Path",
     cell: ({ path, version }) => (
-      <TextLink to="/catalog/$" params={{ _splat: path }} search={{ version: String(version) }} size="sm">
-        {path}
-      </TextLink>
+      <LongText
+        text={path}
+        name="path"
+        link={(shown) => (
+          <TextLink to="/catalog/$" params={{ _splat: path }} search={{ version: String(version) }} size="sm" aria-label={path}>
+            {shown}
+          </TextLink>
+        )}
+      />
     ),
   },
   { title: "Kind", cell: (entry) => <KindBadge {...entry} /> },
@@ -148,6 +155,7 @@ function Entries({ variables, filtered }: EntriesProps) {
         rowKey={(entry) => entry.id}
         empty={errors.length === 0 && <NoEntries filtered={filtered} />}
         {...(query.hasNextPage && { pages: query })}
+        endless
       />
     </section>
   );

@@ -1,6 +1,6 @@
 /** The fields of an event. Empty fields are left out. */
 
-import { Code, Title } from "@mantine/core";
+import { Code, Text, Title } from "@mantine/core";
 import type { ReactNode } from "react";
 
 import { objectOf } from "../../app/object_links";
@@ -8,6 +8,7 @@ import { IdLink } from "../../ui/id_link";
 import { FieldList } from "../../ui/field_list";
 import { formatDuration } from "../../ui/format";
 import { JsonTree } from "../../ui/json_tree";
+import { LongMessage } from "../../ui/long_message";
 import { StatusBadge } from "../../ui/status_badge";
 import { TextLink } from "../../ui/text_link";
 import { Time } from "../../ui/time";
@@ -19,7 +20,13 @@ export function EventFields({ event }: { event: EventDetail }) {
   return (
     <>
       <FieldList fields={fieldsOf(event)} />
-      {event.error !== null && <Document title="Error"><Code block>{event.error}</Code></Document>}
+      {event.error !== null && (
+        <Document title="Error">
+          <Text size="sm" component="div">
+            <LongMessage text={event.error} name="error" />
+          </Text>
+        </Document>
+      )}
       {event.stackTrace !== null && <Document title="Stack trace"><Code block>{event.stackTrace}</Code></Document>}
       <Json title="Result" value={event.result} />
       <Json title="Context" value={event.context} />

@@ -6,6 +6,7 @@ import { useState } from "react";
 
 import { useApiPages } from "../../api/hooks";
 import { IdLink } from "../../ui/id_link";
+import { LongMessage } from "../../ui/long_message";
 import { RunDuration } from "../../ui/run_duration";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
@@ -80,9 +81,17 @@ function ChildItem({ child }: { child: Child }) {
         <span className={classes.duration}>
           <RunDuration from={child.startedAt} to={child.endedAt} />
         </span>
-        {child.error !== null && <span className={classes.error}>{child.error}</span>}
+        {child.error !== null && <ErrorOf error={child.error} />}
       </div>
       {opened && <ChildrenTree id={child.id} growing={child.endedAt === null} nested />}
     </li>
+  );
+}
+
+function ErrorOf({ error }: { error: string }) {
+  return (
+    <span className={classes.error}>
+      <LongMessage text={error} name="error" />
+    </span>
   );
 }

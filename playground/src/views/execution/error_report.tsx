@@ -4,15 +4,13 @@ import { Alert, Anchor, Text } from "@mantine/core";
 import { IconAlertOctagon } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 
+import { LongMessage } from "../../ui/long_message";
 import type { Execution, StepState } from "./live_execution";
 
 const TITLES: Partial<Record<Execution["status"], string>> = {
   FAILED: "The execution failed",
   CANCELLED: "The execution was cancelled",
 };
-
-/** A long word of an error, such as an address, is broken, so that it stays on the page. */
-const BREAKABLE = { overflowWrap: "anywhere" } as const;
 
 interface Props {
   execution: Pick<Execution, "id" | "status" | "error" | "cancelledBy">;
@@ -29,12 +27,12 @@ export function ErrorReport({ execution: { id, status, error, cancelledBy }, ste
   return (
     <Alert color={status === "FAILED" ? "red" : "yellow"} variant="outline" icon={<IconAlertOctagon />} title={`${title}${caller}`}>
       {error !== null && (
-        <Text size="sm" style={BREAKABLE}>
-          {error}
+        <Text size="sm" component="div">
+          <LongMessage text={error} name="error" />
         </Text>
       )}
       {failed.map((step) => (
-        <Text size="sm" key={step.name} style={BREAKABLE}>
+        <Text size="sm" component="div" key={step.name}>
           <Anchor
             renderRoot={(props) => (
               <Link {...props} to="/events" search={{ executions: id, nodes: step.name, from: "beginning" }} />
@@ -43,7 +41,8 @@ export function ErrorReport({ execution: { id, status, error, cancelledBy }, ste
           >
             {step.name}
           </Anchor>
-          {`: ${step.error}`}
+          {": "}
+          <LongMessage text={step.error ?? ""} name="error" />
           {step.attempt > 1 && ` (${step.attempt} attempts)`}
         </Text>
       ))}

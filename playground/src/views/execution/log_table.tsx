@@ -7,10 +7,12 @@ import { useState } from "react";
 import { useZone } from "../../ui/clock";
 import { DataTable, type Column } from "../../ui/data_table";
 import { formatClock, formatDuration } from "../../ui/format";
+import { LongText } from "../../ui/long_text";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import type { LogSnapshot } from "./log_reader";
 import type { LogEventFragment } from "./operations.generated";
+import { ErrorOf } from "./steps_table";
 import classes from "./steps_table.module.css";
 
 const route = getRouteApi("/executions/$id");
@@ -26,9 +28,9 @@ const COLUMNS: readonly Column<Row>[] = [
   { title: "Time", cell: ({ event }) => <Clock time={event.createdAt} /> },
   { title: "After", align: "right", cell: ({ after }) => formatDuration(after) },
   { title: "Type", cell: ({ event }) => <EventLink event={event} /> },
-  { title: "Step", cell: ({ event }) => event.nodeName },
+  { title: "Step", cell: ({ event: { nodeName } }) => nodeName !== null && <LongText text={nodeName} name="step" /> },
   { title: "Status", cell: ({ event: { status } }) => status !== null && <StatusBadge status={status} /> },
-  { title: "Error", cell: ({ event: { error } }) => error !== null && <span className={classes.error}>{error}</span> },
+  { title: "Error", cell: ({ event: { error } }) => error !== null && <ErrorOf error={error} /> },
   { title: "State", cell: ({ event }) => <StateLink event={event} /> },
 ];
 

@@ -9,6 +9,7 @@ import { Loading } from "../../ui/states";
 import { ChildrenTree } from "./children_tree";
 import { Compare } from "./compare";
 import { Documents } from "./documents";
+import { HistoryExport } from "./history_export";
 import type { Execution } from "./live_execution";
 import type { LogSnapshot } from "./log_reader";
 import { LogTable } from "./log_table";
@@ -52,7 +53,7 @@ export function Parts({ execution, shown, moment, log }: Props) {
     ),
     data: () => <Documents execution={shown} />,
     events: () => (
-      <Panel title="Events">
+      <Panel title="Events" actions={<HistoryExport id={execution.id} />}>
         <LogTable log={log} step={step} />
       </Panel>
     ),

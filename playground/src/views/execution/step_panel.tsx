@@ -5,6 +5,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { FieldList } from "../../ui/field_list";
 import { JsonTree } from "../../ui/json_tree";
+import { LongMessage } from "../../ui/long_message";
 import { Panel } from "../../ui/panel";
 import { RunDuration } from "../../ui/run_duration";
 import { StatusBadge } from "../../ui/status_badge";
@@ -40,7 +41,7 @@ export function StepPanel({ name, step, state, moment }: Props) {
           ["Next", step?.transitions.map(({ to, condition }) => (condition ? `${to} if ${condition}` : to)).join("; ")],
           ["Entered", state?.enteredAt && <Time value={state.enteredAt} absolute />],
           ["Duration", state?.enteredAt && <RunDuration from={state.enteredAt} to={state.completedAt} moment={moment} />],
-          ["Error", state?.error],
+          ["Error", state?.error && <LongMessage text={state.error} name="error" />],
           ["Result", state && state.result !== null && <JsonTree value={state.result} name={`Result of ${name}`} />],
         ]}
       />

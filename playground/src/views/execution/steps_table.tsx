@@ -5,6 +5,8 @@ import { useState } from "react";
 
 import { DataTable, type Column } from "../../ui/data_table";
 import { formatNumber } from "../../ui/format";
+import { LongMessage } from "../../ui/long_message";
+import { LongText } from "../../ui/long_text";
 import { RunDuration } from "../../ui/run_duration";
 import { Empty } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
@@ -19,7 +21,7 @@ const columns = (moment: string | undefined): readonly Column<StepState>[] => [
   { title: "Status", cell: (step) => <StatusBadge status={step.status} label={stepInWords(step)} /> },
   { title: "Entered", cell: ({ enteredAt }) => <Time value={enteredAt} /> },
   { title: "Duration", align: "right", cell: (step) => <RunDuration from={step.enteredAt} to={step.completedAt} moment={moment} /> },
-  { title: "Error", cell: ({ error }) => error !== null && <span className={classes.error}>{error}</span> },
+  { title: "Error", cell: ({ error }) => error !== null && <ErrorOf error={error} /> },
 ];
 
 /** Number of rows that are added at a time: a long table is slow. */
@@ -58,17 +60,33 @@ export function StepsTable({ steps, more, moment }: Props) {
   );
 }
 
+/** The error of a row. */
+export function ErrorOf({ error }: { error: string }) {
+  return (
+    <span className={classes.error}>
+      <LongMessage text={error} name="error" />
+    </span>
+  );
+}
+
 function StepLink({ name }: { name: string }) {
   return (
-    <Link
-      from="/executions/$id"
-      to="."
-      search={(before) => ({ ...before, step: before.step === name ? undefined : name })}
-      resetScroll={false}
-      replace
-      className={classes.step}
-    >
-      {name}
-    </Link>
+    <LongText
+      text={name}
+      name="step"
+      link={(shown) => (
+        <Link
+          from="/executions/$id"
+          to="."
+          search={(before) => ({ ...before, step: before.step === name ? undefined : name })}
+          resetScroll={false}
+          replace
+          className={classes.step}
+          aria-label={name}
+        >
+          {shown}
+        </Link>
+      )}
+    />
   );
 }

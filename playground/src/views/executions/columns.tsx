@@ -6,6 +6,7 @@ import type { Column } from "../../ui/data_table";
 import { ExecutionStatus } from "../../ui/execution_status";
 import { IdLink } from "../../ui/id_link";
 import { LabelChips } from "../../ui/label_chips";
+import { LongText } from "../../ui/long_text";
 import { RunDuration } from "../../ui/run_duration";
 import { Time } from "../../ui/time";
 import type { ExecutionRowFragment } from "./operations.generated";
@@ -83,13 +84,25 @@ function Name({ row: { id, path, labels } }: { row: Row }) {
   return (
     <>
       <span className={classes.name}>
-        <ObjectLink kind="execution" id={id} className={classes.path}>
-          {path ?? "Unknown path"}
-        </ObjectLink>
+        <Path id={id} path={path ?? "Unknown path"} />
         <IdLink kind="execution" id={id} />
       </span>
       <LabelChips labels={labels ?? []} max={MAX_LABELS} />
     </>
+  );
+}
+
+function Path({ id, path }: { id: string; path: string }) {
+  return (
+    <LongText
+      text={path}
+      name="path"
+      link={(shown) => (
+        <ObjectLink kind="execution" id={id} className={classes.path} label={path}>
+          {shown}
+        </ObjectLink>
+      )}
+    />
   );
 }
 

@@ -22,6 +22,8 @@ import { NEWEST } from "./order";
 const MAX_ADDED = 100;
 /** Number of changes that are kept; the pages that are read again have the others. */
 const MAX_CHANGES = 1_000;
+/** Greatest number of executions that no page has: a longer list is read again less often, because it has more pages. */
+const MAX_ADDED_TO_LONG = MAX_CHANGES / 2;
 const DRAW_MS = 250;
 
 const NOT_LIVE: ExecutionList["live"] = { state: "ended", error: undefined };
@@ -52,7 +54,7 @@ export function useExecutionList(filter: ExecutionFilter, order: ExecutionOrder,
     [isLive, added, nodes, changes],
   );
   const { refetch, isFetching } = query;
-  const long = added.length > MAX_ADDED;
+  const long = added.length > Math.min(MAX_ADDED_TO_LONG, Math.max(MAX_ADDED, nodes.length / 4));
   // The pages are read at most once for a change: if they still lack executions, the next change may bring them.
   const reloaded = useRef<Changes>(null);
   useEffect(() => {

@@ -1,4 +1,4 @@
-/** Conditions on a time: a period that ends now, or two times in the chosen zone. */
+/** Conditions on a time: a period that ends now, all before a time, or two times in the chosen zone. */
 
 import { Select, TextInput } from "@mantine/core";
 
@@ -6,6 +6,7 @@ import { useZone, type Zone } from "../../ui/clock";
 import filterClasses from "../../ui/filter_bar.module.css";
 
 const ANY = "any";
+const BEFORE = "before";
 const BETWEEN = "between";
 const HOUR_MS = 3_600_000;
 const PERIODS = [
@@ -14,6 +15,7 @@ const PERIODS = [
   { value: "1h", label: "Last hour" },
   { value: "1d", label: "Last day" },
   { value: "7d", label: "Last 7 days" },
+  { value: BEFORE, label: "Before a time" },
   { value: BETWEEN, label: "Between two times" },
 ];
 
@@ -26,10 +28,13 @@ interface Props {
 
 export function TimeFilter({ label, since, until, onChange }: Props) {
   const period = PERIODS.some(({ value }) => value === since) ? since! : ANY;
-  const between = until !== undefined || (since !== undefined && period === ANY);
+  const between = since !== undefined && (until !== undefined || period === ANY);
+  const before = since === undefined && until !== undefined;
   function choose(value: string | null) {
     if (value === BETWEEN) {
       onChange({ since: new Date(Date.now() - HOUR_MS).toISOString(), until: new Date().toISOString() });
+    } else if (value === BEFORE) {
+      onChange({ since: undefined, until: until ?? new Date().toISOString() });
     } else {
       onChange({ since: value === null || value === ANY ? undefined : value, until: undefined });
     }
@@ -41,12 +46,12 @@ export function TimeFilter({ label, since, until, onChange }: Props) {
         size="xs"
         className={filterClasses.field!}
         data={PERIODS}
-        value={between ? BETWEEN : period}
+        value={between ? BETWEEN : before ? BEFORE : period}
         onChange={choose}
         allowDeselect={false}
       />
       {between && <TimeInput label={`${label} from`} value={since} onChange={(time) => onChange({ since: time })} />}
-      {between && <TimeInput label={`${label} until`} value={until} onChange={(time) => onChange({ until: time })} />}
+      {(between || before) && <TimeInput label={`${label} until`} value={until} onChange={(time) => onChange({ until: time })} />}
     </>
   );
 }

@@ -123,6 +123,7 @@ function Content({ list: { rows, pages, live, gaps }, order, filter }: ContentPr
           rowKey={(row) => row.id}
           empty={<NoExecutions order={order} filter={filter} />}
           pages={query}
+          endless
         />
       </Panel>
     </>

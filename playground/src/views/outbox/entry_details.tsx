@@ -1,12 +1,13 @@
 /** The details of one entry: its fields, its last error and its message. */
 
-import { Code, Drawer, Group, Title } from "@mantine/core";
+import { Drawer, Group, Text, Title } from "@mantine/core";
 import type { ReactNode } from "react";
 
 import { useApiQuery } from "../../api/hooks";
 import { FieldList } from "../../ui/field_list";
 import { IdLink } from "../../ui/id_link";
 import { JsonTree } from "../../ui/json_tree";
+import { LongMessage } from "../../ui/long_message";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { Time } from "../../ui/time";
@@ -58,7 +59,9 @@ function Details({ id, onClose }: Props) {
       <FieldList fields={fieldsOf(entry)} />
       {entry.lastError !== null && (
         <Section title="Last error">
-          <Code block>{entry.lastError}</Code>
+          <Text size="sm" component="div">
+            <LongMessage text={entry.lastError} name="error" />
+          </Text>
         </Section>
       )}
       <Section title="Message">

@@ -73,6 +73,7 @@ export function EntryTable({ entries, filtered, pages }: Props) {
         </Empty>
       }
       pages={pages}
+      endless
     />
   );
 }

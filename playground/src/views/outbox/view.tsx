@@ -56,12 +56,16 @@ export function OutboxView() {
 function Entries() {
   const { statuses, execution, attempts, find } = route.useSearch();
   const filter = useMemo(() => filterOf({ statuses, execution, attempts }), [statuses, execution, attempts]);
-  const list = useApiPages(OutboxEntriesDocument, { filter }, (data) => data.outbox?.entries ?? null, { every: EVERY_MS });
+  const list = useApiPages(OutboxEntriesDocument, { filter }, (data) => data.outbox?.entries ?? null, {
+    every: EVERY_MS,
+    firstPageOnly: true,
+  });
   const { data, error, refetch } = list.query;
+  const refreshed = data && data.pages.length > 1 ? ", not refreshed while more than one page is loaded" : "";
   const found = list.nodes.filter((entry) => contains(entry, find));
   return (
     <Panel
-      title={find ? `Entries with “${find}”: ${found.length} of ${list.nodes.length} loaded` : "Entries"}
+      title={find ? `Entries with “${find}”: ${found.length} of ${list.nodes.length} loaded` : `Entries${refreshed}`}
       actions={<BulkActions filter={filter} searching={find !== undefined} />}
     >
       {error && <Failure error={error} retry={refetch} />}

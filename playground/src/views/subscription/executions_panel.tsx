@@ -6,6 +6,7 @@ import { Link } from "@tanstack/react-router";
 import { useApiPages } from "../../api/hooks";
 import { DataTable, type Column } from "../../ui/data_table";
 import { IdLink } from "../../ui/id_link";
+import { LongText } from "../../ui/long_text";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
@@ -21,7 +22,7 @@ const ERROR = "Error";
 const COLUMNS: readonly Column<Execution>[] = [
   { title: "Execution", cell: (execution) => <IdLink id={execution.id} kind="execution" /> },
   { title: "State", cell: (execution) => <StatusBadge status={execution.status} /> },
-  { title: PATH, cell: (execution) => execution.path ?? "–" },
+  { title: PATH, cell: ({ path }) => (path === null ? "–" : <LongText text={path} name="path" />) },
   { title: "Started", cell: (execution) => <Time value={execution.startedAt} /> },
   { title: "Duration", align: "right", cell: (execution) => <Duration seconds={durationOf(execution)} /> },
   {

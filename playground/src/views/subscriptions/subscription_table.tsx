@@ -6,6 +6,7 @@ import { Link } from "@tanstack/react-router";
 import { ObjectLink } from "../../app/object_links";
 import { DataTable, type Column, type Pages } from "../../ui/data_table";
 import { formatCount } from "../../ui/format";
+import { LongText } from "../../ui/long_text";
 import { Empty } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import { Time } from "../../ui/time";
@@ -33,10 +34,16 @@ interface Row {
 const COLUMNS: readonly Column<Row>[] = [
   {
     title: "Path",
-    cell: ({ subscription }) => (
-      <ObjectLink kind="subscription" id={subscription.id} className={classes.path}>
-        {subscription.path}
-      </ObjectLink>
+    cell: ({ subscription: { id, path } }) => (
+      <LongText
+        text={path}
+        name="path"
+        link={(shown) => (
+          <ObjectLink kind="subscription" id={id} className={classes.path} label={path}>
+            {shown}
+          </ObjectLink>
+        )}
+      />
     ),
   },
   { title: "State", cell: ({ subscription }) => <SubscriptionStatusBadge subscription={subscription} /> },
