@@ -1,7 +1,7 @@
 import type { Page } from "@playwright/test";
 
-import { expectAccessible } from "./accessibility";
-import { execute, graphql, INBOX } from "./api";
+import { expectAccessible, expectPartAccessible, NARROW, WIDE } from "./accessibility";
+import { execute, graphql, INBOX, report } from "./api";
 import { expect, test, type Console } from "./console";
 import { deadLetters } from "./dead_letters";
 import { activeInbox } from "./inbox";
@@ -53,14 +53,6 @@ const PARTS: { name: string; open: (console: Console, page: Page) => Promise<voi
     },
   },
   {
-    name: "cancel-dialog",
-    open: async (console, page) => {
-      await console.open(`/executions/${await execute(console.url)}`, "samples/orders/process");
-      await page.getByRole("button", { name: "Cancel…" }).click();
-      await expect(page.getByRole("dialog", { name: "Cancel the execution" })).toBeVisible();
-    },
-  },
-  {
     name: "catalog-difference",
     open: async (console, page) => {
       const path = await twoVersions(console.url);
@@ -72,11 +64,75 @@ const PARTS: { name: string; open: (console: Console, page: Page) => Promise<voi
 
 for (const { name, open } of PARTS) {
   test(`${name} has no serious issue of accessibility, and is not cut off`, async ({ console, page }) => {
-    await page.setViewportSize({ width: 1280, height: 800 });
+    await page.setViewportSize(WIDE);
     await open(console, page);
     await expect(console.connection).toHaveText("Live");
     await expectAccessible(page, name);
   });
+}
+
+test("menus, dialogs, errors and the navigation of a narrow screen have no issue of accessibility", async ({ console, page }) => {
+  await page.setViewportSize(WIDE);
+  const [DIALOG, MODAL, MENU] = ['[role="dialog"]', '[aria-modal="true"]', '[role="menu"]'];
+  const check = async (name: string, part: string) => {
+    await expect(page.locator(part).filter({ visible: true }).first()).toBeVisible();
+    await expectPartAccessible(page, name, part);
+    await page.keyboard.press("Escape");
+  };
+  const press = (name: string) => page.getByRole("button", { name }).click();
+
+  await console.open("/executions", "Executions");
+  await press("Export");
+  await check("export", MENU);
+  await press("Saved views");
+  await check("saved-views", DIALOG);
+  await page.getByRole("combobox", { name: "Order", exact: true }).click();
+  await expect(page.getByRole("option", { name: "Oldest first" })).toBeVisible();
+  await check("order", '[role="listbox"]:has([role="option"])');
+  await press("User and settings");
+  await expectPartAccessible(page, "user", DIALOG);
+  await press("Sign in");
+  await check("sign-in", MODAL);
+
+  await console.open(`/executions/${await withFailedStep(console.url)}`, "samples/orders/process");
+  await expect(page.getByRole("alert").getByRole("link", { name: "charge" })).toBeVisible();
+  await check("error-of-a-step", '[role="alert"]');
+  await press("Rerun…");
+  await check("rerun", MODAL);
+  await page.goto(`${console.url}/executions/12345678901`);
+  await expect(page.getByRole("link", { name: "open its events" })).toBeVisible();
+  await check("unknown-execution", "main");
+
+  await console.open("/execute?path=samples/orders/process", "Execute");
+  await page.getByLabel("order").fill("{");
+  await expect(page.getByText("This is not JSON")).toBeVisible();
+  await check("invalid-field", "main");
+
+  await activeInbox(console.url);
+  await console.open("/subscriptions", "Subscriptions");
+  await page.getByRole("button", { name: `More actions on ${INBOX}` }).first().click();
+  await check("actions", MENU);
+  await page.setViewportSize(NARROW);
+  await press("Open the navigation");
+  await check("navigation", "nav");
+});
+
+/** Starts an execution that no worker takes, and reports a failed step of it. Returns its id. */
+async function withFailedStep(url: string): Promise<string> {
+  const { execute } = await graphql<{ execute: { executionId: string } }>(
+    url,
+    `mutation {
+      execute(input: { entry: { path: "samples/orders/process" }, executionPool: "no-worker" }) { executionId }
+    }`,
+  );
+  const meta = { command_id: "charge:1", attempt: 1 };
+  await report(url, execute.executionId, [
+    { type: "step.enter", nodeName: "charge", status: "ENTERED" },
+    { type: "command.issued", nodeName: "charge", status: "PENDING", meta },
+    { type: "command.started", nodeName: "charge", status: "STARTED", meta },
+    { type: "command.failed", nodeName: "charge", status: "FAILED", error: "The payment service did not answer", meta },
+  ]);
+  return execute.executionId;
 }
 
 /** Returns the id of the newest event of a new execution. */

@@ -11,7 +11,7 @@ export function NotFoundPage() {
     <ViewPage title="There is no such page">
       <Text size="sm">
         Check the address, press <Code>Ctrl K</Code> to find a view or an object, or{" "}
-        <Anchor component={Link} to="/" inherit>
+        <Anchor component={Link} to="/" inherit underline="always">
           open the overview
         </Anchor>
         .

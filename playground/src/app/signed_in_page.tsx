@@ -47,7 +47,11 @@ function Reply({ state }: { state: string }) {
 function NoReply() {
   return (
     <Text size="sm">
-      This page ends a sign-in, and its address contains none. <Anchor href={addressOf("/")}>Open the console</Anchor> to sign in.
+      This page ends a sign-in, and its address contains none.{" "}
+      <Anchor href={addressOf("/")} inherit underline="always">
+        Open the console
+      </Anchor>{" "}
+      to sign in.
     </Text>
   );
 }

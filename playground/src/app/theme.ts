@@ -29,6 +29,9 @@ const GREY: MantineColorsTuple = [
   "#0e1113",
 ];
 
+/** The library gives a dialog a `header`, which would be a second banner beside that of the page. */
+const WITHOUT_BANNER = { header: { role: "none" } };
+
 export const THEME = createTheme({
   primaryColor: "teal",
   primaryShade: { light: 7, dark: 7 },
@@ -40,8 +43,8 @@ export const THEME = createTheme({
   cursorType: "pointer",
   focusRing: "auto",
   components: {
-    Modal: { defaultProps: { closeButtonProps: { "aria-label": "Close the dialog" } } },
-    Drawer: { defaultProps: { closeButtonProps: { "aria-label": "Close the panel" } } },
+    Modal: { defaultProps: { closeButtonProps: { "aria-label": "Close the dialog" }, attributes: WITHOUT_BANNER } },
+    Drawer: { defaultProps: { closeButtonProps: { "aria-label": "Close the panel" }, attributes: WITHOUT_BANNER } },
   },
 });
 
@@ -52,6 +55,7 @@ export const VARIABLES: CSSVariablesResolver = () => ({
     "--mantine-color-anchor": "#0a6b61",
     "--mantine-color-placeholder": "#68727b",
     "--mantine-color-body": "#f7f8f9",
+    "--mantine-color-error": "#c92a2a",
     "--mantine-color-red-filled": "#c92a2a",
     "--mantine-color-red-filled-hover": "#b02525",
     "--mantine-color-red-outline": "#c92a2a",
@@ -85,6 +89,7 @@ export const VARIABLES: CSSVariablesResolver = () => ({
     "--mantine-color-anchor": "#4fd0bd",
     "--mantine-color-placeholder": "#8d969e",
     "--mantine-color-body": "#14171a",
+    "--mantine-color-error": "#ff8787",
     "--mantine-color-red-filled": "#c92a2a",
     "--mantine-color-red-filled-hover": "#b02525",
     "--noetl-surface": "#1b1f23",

@@ -15,11 +15,12 @@ const LOCAL = "local";
 export function UserMenu() {
   const { data } = useViewer();
   const viewer = data?.data.viewer;
+  const name = viewer ? (viewer.subject ?? LOCAL) : "Not signed in";
   return (
     <Popover position="bottom-end" width={280} shadow="md" trapFocus>
       <Popover.Target>
-        <Button variant="default" size="xs" leftSection={<IconUser size={14} />} aria-label="User and settings" maw={160}>
-          {viewer ? (viewer.subject ?? LOCAL) : "Not signed in"}
+        <Button variant="default" size="xs" leftSection={<IconUser size={14} />} aria-label={`User and settings: ${name}`} maw={160}>
+          {name}
         </Button>
       </Popover.Target>
       <Popover.Dropdown>

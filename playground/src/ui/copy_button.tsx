@@ -14,7 +14,7 @@ export function CopyButton({ value, name }: Props) {
     <Copy value={value}>
       {({ copied, copy }) => (
         <Tooltip label={copied ? "Copied" : `Copy ${name}`}>
-          <ActionIcon variant="subtle" color="gray" size="xs" onClick={copy} aria-label={copied ? "Copied" : `Copy ${name}`}>
+          <ActionIcon variant="subtle" color="gray" size={24} onClick={copy} aria-label={copied ? "Copied" : `Copy ${name}`}>
             {copied ? <IconCheck size={14} /> : <IconCopy size={14} />}
           </ActionIcon>
         </Tooltip>

@@ -41,9 +41,10 @@ export function DataTable<Row>({ label, columns, rows, rowKey, empty, pages, end
   }
   return (
     <>
+      {/* No landmark: the panel around the table is one, often with the same name. */}
       <div
         className={classes.frame}
-        role="region"
+        role="group"
         aria-label={label}
         tabIndex={0}
         {...(isLong && { "data-long": true, style: { paddingTop: before, paddingBottom: after } })}

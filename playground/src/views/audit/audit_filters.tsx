@@ -7,7 +7,7 @@ import { FilterBar, FilterText } from "../../ui/filter_bar";
 import filterClasses from "../../ui/filter_bar.module.css";
 import { TimeFilter } from "../executions/time_filter";
 import { ACTIONS } from "./entry";
-import type { AuditSearch } from "./route";
+import type { AuditSearch } from "./search";
 
 const route = getRouteApi("/audit");
 const CHANGES = "changes";

@@ -5,7 +5,7 @@ import type { ObjectKind } from "../../app/object_links";
 import { textOf } from "../../ui/text_of";
 import { timeOf } from "../executions/filter";
 import type { AuditLogQuery } from "./operations.generated";
-import type { AuditSearch } from "./route";
+import type { AuditSearch } from "./search";
 
 type LogEvent = NonNullable<AuditLogQuery["events"]>["nodes"][number];
 

@@ -6,11 +6,7 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
 import { rootRoute } from "../../app/root_route";
-import { searchOf } from "../../app/search";
-
-const auditSearch = searchOf("action", "path", "since", "until", "find");
-
-export type AuditSearch = ReturnType<typeof auditSearch>;
+import { auditSearch } from "./search";
 
 export const auditRoute = createRoute({
   getParentRoute: () => rootRoute,

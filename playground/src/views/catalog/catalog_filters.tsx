@@ -6,7 +6,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import type { CatalogFilter, CatalogKind } from "../../api/schema.generated";
 import { FilterBar, FilterText } from "../../ui/filter_bar";
 import filterClasses from "../../ui/filter_bar.module.css";
-import type { CatalogSearch } from "./route";
+import type { CatalogSearch } from "./search";
 
 const route = getRouteApi("/catalog/");
 const ANY = "any";

@@ -5,7 +5,7 @@ import { getRouteApi, useNavigate } from "@tanstack/react-router";
 
 import { pathLocation } from "../../app/path_links";
 import { PermittedButton } from "../../ui/permitted_button";
-import type { Entry } from "./entry_view";
+import type { Entry } from "./entry";
 import { isExecutable } from "./kind_badge";
 import { RetireButton } from "./retire_button";
 

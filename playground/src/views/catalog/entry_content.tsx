@@ -9,9 +9,9 @@ import { CodeView } from "../../ui/code/code_view";
 import { CopyButton } from "../../ui/copy_button";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading } from "../../ui/states";
-import { keyOf, type Entry } from "./entry_view";
+import { keyOf, type Entry } from "./entry";
 import { CatalogContentDocument } from "./operations.generated";
-import type { EntrySearch } from "./route";
+import type { EntrySearch } from "./search";
 
 const route = getRouteApi("/catalog/$");
 

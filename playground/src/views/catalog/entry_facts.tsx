@@ -9,7 +9,7 @@ import { Panel } from "../../ui/panel";
 import { TextLink } from "../../ui/text_link";
 import { Time } from "../../ui/time";
 import { EntryUse } from "./entry_use";
-import type { Entry } from "./entry_view";
+import type { Entry } from "./entry";
 import { RetiredBadge } from "./retired_badge";
 import classes from "./entry_view.module.css";
 import versionClasses from "./entry_versions.module.css";

@@ -4,30 +4,23 @@ import { Group } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 
 import { useApiQuery } from "../../api/hooks";
-import type { CatalogEntryKey } from "../../api/schema.generated";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { Time } from "../../ui/time";
 import { ViewPage } from "../../ui/view_page";
 import { ExecutionHistory } from "../execution_history/panel";
+import { keyOf, type Entry } from "./entry";
 import { EntryActions } from "./entry_actions";
 import { EntryContent } from "./entry_content";
 import { EntryFacts } from "./entry_facts";
 import { EntrySteps } from "./entry_steps";
 import { isExecutable, KindBadge } from "./kind_badge";
-import { CatalogEntryViewDocument, type CatalogEntryViewQuery } from "./operations.generated";
+import { CatalogEntryViewDocument } from "./operations.generated";
 import { RegisterVersion } from "./register_version";
 import { RetiredBadge } from "./retired_badge";
 import classes from "./entry_view.module.css";
 
-export type Entry = NonNullable<CatalogEntryViewQuery["catalogEntry"]>;
-
 const route = getRouteApi("/catalog/$");
-
-/** Returns the key of a version of a path; without a version, of the newest one. */
-export function keyOf(path: string, version: string | undefined): CatalogEntryKey {
-  return version === undefined ? { path } : { pathVersion: { path, version: Number(version) } };
-}
 
 export function EntryView() {
   const { _splat: path = "" } = route.useParams();

@@ -2,7 +2,7 @@
 
 import { getRouteApi } from "@tanstack/react-router";
 
-import type { Entry } from "./entry_view";
+import type { Entry } from "./entry";
 import { RegisterForm } from "./register_form";
 
 const route = getRouteApi("/catalog/$");

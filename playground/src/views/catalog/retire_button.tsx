@@ -8,7 +8,7 @@ import { useState } from "react";
 import { useApiMutation } from "../../api/hooks";
 import { ConfirmDialog } from "../../ui/confirm_dialog";
 import { PermittedButton } from "../../ui/permitted_button";
-import type { Entry } from "./entry_view";
+import type { Entry } from "./entry";
 import { ArchiveCatalogEntryDocument, RestoreCatalogEntryDocument } from "./operations.generated";
 
 const route = getRouteApi("/catalog/$");

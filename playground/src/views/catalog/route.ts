@@ -7,13 +7,7 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
 import { rootRoute } from "../../app/root_route";
-import { searchOf } from "../../app/search";
-
-const catalogSearch = searchOf("kind", "prefix", "text", "versions", "retired", "register");
-const entrySearch = searchOf("version", "show", "with", "period");
-
-export type CatalogSearch = ReturnType<typeof catalogSearch>;
-export type EntrySearch = ReturnType<typeof entrySearch>;
+import { catalogSearch, entrySearch } from "./search";
 
 const catalogRoute = createRoute({ getParentRoute: () => rootRoute, path: "/catalog" });
 

@@ -3,7 +3,7 @@
 import { getRouteApi } from "@tanstack/react-router";
 
 import { FilterBar, FilterText } from "../../ui/filter_bar";
-import type { EventsSearch } from "./route";
+import type { EventsSearch } from "./search";
 import { StartChoice } from "./start_choice";
 
 const route = getRouteApi("/events");

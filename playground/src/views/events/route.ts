@@ -6,11 +6,7 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
 import { rootRoute } from "../../app/root_route";
-import { searchOf } from "../../app/search";
-
-const eventsSearch = searchOf("types", "executions", "parent", "nodes", "statuses", "from", "find", "event");
-
-export type EventsSearch = ReturnType<typeof eventsSearch>;
+import { eventsSearch } from "./search";
 
 export const eventsRoute = createRoute({
   getParentRoute: () => rootRoute,

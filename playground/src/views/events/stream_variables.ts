@@ -2,7 +2,7 @@
 
 import type { EventStart, LiveEventFilter } from "../../api/schema.generated";
 import { listOf } from "../../ui/filter_bar";
-import type { EventsSearch } from "./route";
+import type { EventsSearch } from "./search";
 
 const CURSOR = "cursor:";
 

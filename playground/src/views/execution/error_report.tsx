@@ -38,6 +38,7 @@ export function ErrorReport({ execution: { id, status, error, cancelledBy }, ste
               <Link {...props} to="/events" search={{ executions: id, nodes: step.name, from: "beginning" }} />
             )}
             inherit
+            underline="always"
           >
             {step.name}
           </Anchor>

@@ -106,7 +106,7 @@ function StateLink({ event }: { event: LogEventFragment }) {
       to="."
       search={(before) => ({ ...before, at: event.eventId, tab: undefined })}
       className={classes.link}
-      aria-label={`State after ${event.type} ${event.eventId}`}
+      aria-label={`Show state after ${event.type} ${event.eventId}`}
     >
       Show state
     </Link>

@@ -3,8 +3,7 @@
 import { Text } from "@mantine/core";
 
 import { formatDuration } from "../../ui/format";
-import type { Command, StepBars } from "./timeline";
-import { share, type Span } from "./timeline_view";
+import { share, type Command, type Span, type StepBars } from "./timeline";
 import classes from "./timeline_view.module.css";
 
 const MAX_LANES = 12;

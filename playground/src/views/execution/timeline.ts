@@ -27,6 +27,17 @@ export interface StepBars {
   lanes: Command[][];
 }
 
+/** Time that a timeline shows, in milliseconds since 1970. */
+export interface Span {
+  from: number;
+  to: number;
+}
+
+/** Returns the place of a time in percent of the span. */
+export function share(time: number, { from, to }: Span): number {
+  return Math.min(100, Math.max(0, ((time - from) / (to - from)) * 100));
+}
+
 /** Returns the bars of the steps that were entered, in their order. */
 export function barsOf(steps: readonly StepState[], events: readonly LogEventFragment[]): StepBars[] {
   const commands = commandsByStep(events);

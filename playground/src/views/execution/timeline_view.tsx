@@ -9,7 +9,7 @@ import { StatusBadge } from "../../ui/status_badge";
 import type { Execution } from "./live_execution";
 import type { LogEventFragment } from "./operations.generated";
 import { StepLanes } from "./step_lanes";
-import { barsOf, type StepBars } from "./timeline";
+import { barsOf, share, type Span, type StepBars } from "./timeline";
 import classes from "./timeline_view.module.css";
 
 const TICKS = 4;
@@ -19,11 +19,6 @@ interface Props {
   events: readonly LogEventFragment[];
   /** Time of the moment that the slider shows; undefined: the newest state. */
   moment: string | undefined;
-}
-
-export interface Span {
-  from: number;
-  to: number;
 }
 
 export function TimelineView({ execution, events, moment }: Props) {
@@ -109,9 +104,4 @@ function Legend() {
       ))}
     </div>
   );
-}
-
-/** Returns the place of a time in percent of the span. */
-export function share(time: number, { from, to }: Span): number {
-  return Math.min(100, Math.max(0, ((time - from) / (to - from)) * 100));
 }

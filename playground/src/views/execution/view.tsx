@@ -50,9 +50,9 @@ export function ExecutionView() {
       {execution === null && (
         <Empty title="There is no execution with this id">
           Check the id. If it is the id of a source subscription,{" "}
-          <Link to="/events" search={{ executions: id, from: "beginning" }}>
+          <TextLink to="/events" search={{ executions: id, from: "beginning" }} inherit underline="always">
             open its events
-          </Link>
+          </TextLink>
           .
         </Empty>
       )}

@@ -2,7 +2,7 @@
 
 import type { Zone } from "../../ui/clock";
 import { formatClock, formatNumber } from "../../ui/format";
-import type { ExecutionsSearch } from "../executions/route";
+import type { ExecutionsSearch } from "../executions/search";
 import type { ExecutionHistoryQuery } from "./operations.generated";
 
 export type Bucket = NonNullable<ExecutionHistoryQuery["executionHistory"]>["buckets"][number];

@@ -15,7 +15,7 @@ import { formatNumber } from "../../ui/format";
 import { PermittedButton } from "../../ui/permitted_button";
 import { TextLink } from "../../ui/text_link";
 import { rerunsSearch, type Started } from "./reruns_search";
-import type { ExecutionsSearch } from "./route";
+import type { ExecutionsSearch } from "./search";
 import { adjectiveOf, listAll, NOTHING, refusalOf, type Listed, type Target } from "./target";
 
 const route = getRouteApi("/executions");

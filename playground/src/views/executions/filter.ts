@@ -3,7 +3,7 @@
 import type { ExecutionFilter, ExecutionStatus } from "../../api/schema.generated";
 import { labelConditions } from "../../app/labels";
 import { listOf } from "../../ui/filter_bar";
-import type { ExecutionsSearch } from "./route";
+import type { ExecutionsSearch } from "./search";
 
 export const STATUSES: readonly ExecutionStatus[] = ["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "UNKNOWN"];
 

@@ -10,7 +10,7 @@ import filterClasses from "../../ui/filter_bar.module.css";
 import { DEDUP_HINT, STATUSES, statusesOf, VERSION_HINT } from "./filter";
 import { ExecutedPathsDocument } from "./operations.generated";
 import { NEWEST, ORDERS, orderOf } from "./order";
-import type { ExecutionsSearch } from "./route";
+import type { ExecutionsSearch } from "./search";
 import { TimeFilter } from "./time_filter";
 
 const route = getRouteApi("/executions");

@@ -10,6 +10,7 @@ import type { ApiError } from "../../api/errors";
 import { useApiPages } from "../../api/hooks";
 import { follow, type LiveObserver, type LiveState } from "../../api/live";
 import type { ExecutionFilter, ExecutionOrder } from "../../api/schema.generated";
+import { addedTo, bounded, changed, gapsAfter, MAX_CHANGES, newestFirst, type Changes } from "./list_changes";
 import {
   ExecutionListDocument,
   ExecutionListTailDocument,
@@ -20,17 +21,12 @@ import { NEWEST } from "./order";
 
 /** Number of executions that no page has after which the pages are read again, so that the list stays short. */
 const MAX_ADDED = 100;
-/** Number of changes that are kept; the pages that are read again have the others. */
-const MAX_CHANGES = 1_000;
 /** Greatest number of executions that no page has: a longer list is read again less often, because it has more pages. */
 const MAX_ADDED_TO_LONG = MAX_CHANGES / 2;
 const DRAW_MS = 250;
 
 const NOT_LIVE: ExecutionList["live"] = { state: "ended", error: undefined };
 const CONNECTING: ExecutionList["live"] = { state: "connecting", error: undefined };
-
-/** Newest states by id; null if the execution left the filter. */
-type Changes = ReadonlyMap<string, ExecutionRowFragment | null>;
 
 export interface ExecutionList {
   rows: readonly ExecutionRowFragment[];
@@ -126,47 +122,4 @@ function useChanges(filter: ExecutionFilter, order: ExecutionOrder, oldest: stri
     };
   }, [filter, oldest, enabled]);
   return { changes, live: stream, gaps };
-}
-
-/** Returns the shards with a gap. A state that comes from a shard again ends its gap. */
-function gapsAfter(gaps: readonly number[], update: ExecutionListTailSubscription["executionListUpdates"]): readonly number[] {
-  if (update.kind === "GAP" && update.shard !== null) {
-    return [...new Set([...gaps, update.shard])];
-  }
-  const shard = update.execution?.shard;
-  return shard !== undefined && gaps.includes(shard) ? gaps.filter((gap) => gap !== shard) : gaps;
-}
-
-function bounded(changes: Map<string, ExecutionRowFragment | null>): Changes {
-  const surplus = [...changes.keys()].sort(laterId).slice(MAX_CHANGES);
-  surplus.forEach((id) => changes.delete(id));
-  return changes;
-}
-
-/** Returns the executions that no page has, and that are before the last execution of the pages if the list has more. */
-function addedTo(
-  nodes: readonly ExecutionRowFragment[],
-  last: ExecutionRowFragment | undefined,
-  changes: Changes,
-): ExecutionRowFragment[] {
-  const listed = new Set(nodes.map(({ id }) => id));
-  return [...changes.values()]
-    .filter((change) => change !== null)
-    .filter((change) => !listed.has(change.id) && (!last || newestFirst(change, last) < 0));
-}
-
-/** Returns the executions of the pages in their newest states, without those that left the filter. */
-function changed(nodes: readonly ExecutionRowFragment[], changes: Changes): ExecutionRowFragment[] {
-  return nodes.flatMap((node) => (changes.has(node.id) ? (changes.get(node.id) ?? []) : node));
-}
-
-/** The order of the server: by the start, and by the id where executions started together. Times have equal lengths. */
-function newestFirst(a: ExecutionRowFragment, b: ExecutionRowFragment): number {
-  const [first, second] = [a.startedAt ?? "", b.startedAt ?? ""];
-  return first === second ? laterId(a.id, b.id) : first < second ? 1 : -1;
-}
-
-/** Ids are times in effect, and later ones have at least as many digits. */
-function laterId(a: string, b: string): number {
-  return b.length - a.length || (a < b ? 1 : -1);
 }

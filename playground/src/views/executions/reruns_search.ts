@@ -1,6 +1,6 @@
 /** The list that has the reruns of an action. */
 
-import type { ExecutionsSearch } from "./route";
+import type { ExecutionsSearch } from "./search";
 
 /** A rerun that an action has started. */
 export interface Started {

@@ -8,25 +8,7 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
 import { rootRoute } from "../../app/root_route";
-import { searchOf } from "../../app/search";
-
-const executionsSearch = searchOf(
-  "statuses",
-  "path",
-  "version",
-  "labels",
-  "dedup",
-  "id",
-  "parent",
-  "rerunOf",
-  "since",
-  "until",
-  "endedSince",
-  "endedUntil",
-  "order",
-);
-
-export type ExecutionsSearch = ReturnType<typeof executionsSearch>;
+import { executionsSearch } from "./search";
 
 export const executionsRoute = createRoute({
   getParentRoute: () => rootRoute,

@@ -6,8 +6,8 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { useStored } from "../../ui/stored";
-import type { ExecutionsSearch } from "./route";
 import { removeView, SAVED_VIEWS, saveView, WATCHES } from "./saved_views_store";
+import type { ExecutionsSearch } from "./search";
 import { WatchButton, WatchForm } from "./watch_button";
 
 const route = getRouteApi("/executions");

@@ -1,7 +1,7 @@
 /** Filters that the user saved under a name in this browser, and which of them are watched. They contain no credentials. */
 
 import { Stored } from "../../ui/stored";
-import type { ExecutionsSearch } from "./route";
+import type { ExecutionsSearch } from "./search";
 
 /** Condition under which the user is notified. */
 export interface Watch {

@@ -21,7 +21,7 @@ import { useExecutionList, type ExecutionList } from "./live_list";
 import { ExecutionListDocument } from "./operations.generated";
 import { labelOf, NEWEST, orderOf } from "./order";
 import { RerunMany } from "./rerun_many";
-import type { ExecutionsSearch } from "./route";
+import type { ExecutionsSearch } from "./search";
 import { SavedViews } from "./saved_views";
 import { SelectionBar, selectionColumn, useSelection } from "./selection";
 import { StatusCounts } from "./status_counts";

@@ -15,8 +15,8 @@ import { useStored } from "../../ui/stored";
 import { filterOf } from "./filter";
 import { showNotification } from "./notification";
 import { ExecutionCountsDocument, type ExecutionCountsQuery } from "./operations.generated";
-import type { ExecutionsSearch } from "./route";
 import { SAVED_VIEWS, WATCHES } from "./saved_views_store";
+import type { ExecutionsSearch } from "./search";
 
 const LOCK = "noetl.executions.watches";
 const EVERY_MS = 60_000;

@@ -3,7 +3,7 @@
 import type { OutboxFilter, OutboxStatus } from "../../api/schema.generated";
 import { chosenOf } from "../../ui/filter_choices";
 import type { OutboxEntryFieldsFragment } from "./operations.generated";
-import type { OutboxSearch } from "./route";
+import type { OutboxSearch } from "./search";
 
 export const STATUSES: readonly { value: OutboxStatus; label: string }[] = [
   { value: "PENDING", label: "Pending" },

@@ -5,7 +5,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { FilterBar, FilterText } from "../../ui/filter_bar";
 import { FilterChoices } from "../../ui/filter_choices";
 import { STATUSES } from "./filter";
-import type { OutboxSearch } from "./route";
+import type { OutboxSearch } from "./search";
 
 const route = getRouteApi("/outbox");
 const FIELDS = [

@@ -6,11 +6,7 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
 import { rootRoute } from "../../app/root_route";
-import { searchOf } from "../../app/search";
-
-const outboxSearch = searchOf("statuses", "execution", "attempts", "find", "entry");
-
-export type OutboxSearch = ReturnType<typeof outboxSearch>;
+import { outboxSearch } from "./search";
 
 export const outboxRoute = createRoute({
   getParentRoute: () => rootRoute,

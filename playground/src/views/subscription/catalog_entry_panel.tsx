@@ -7,7 +7,7 @@ import { JsonTree } from "../../ui/json_tree";
 import { Panel } from "../../ui/panel";
 import { Empty } from "../../ui/states";
 import { Time } from "../../ui/time";
-import type { Subscription } from "./view";
+import type { Subscription } from "./subscription";
 
 export function CatalogEntryPanel({ subscription: { catalogEntry: entry } }: { subscription: Subscription }) {
   if (!entry) {

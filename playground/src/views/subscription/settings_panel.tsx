@@ -5,7 +5,7 @@ import { formatDuration, formatNumber } from "../../ui/format";
 import { Panel } from "../../ui/panel";
 import { Empty } from "../../ui/states";
 import { Time } from "../../ui/time";
-import type { Subscription } from "./view";
+import type { Subscription } from "./subscription";
 
 export function SettingsPanel({ subscription }: { subscription: Subscription }) {
   const { spec, registeredAt, shard, tenantId, organizationId } = subscription;

@@ -19,12 +19,11 @@ import { useTransition } from "../subscriptions/use_transition";
 import { CatalogEntryPanel } from "./catalog_entry_panel";
 import { ExecutionsPanel } from "./executions_panel";
 import { HistoryPanel } from "./history_panel";
-import { SubscriptionDetailDocument, SubscriptionHistoryDocument, type SubscriptionDetailQuery } from "./operations.generated";
+import { SubscriptionDetailDocument, SubscriptionHistoryDocument } from "./operations.generated";
 import { SettingsPanel } from "./settings_panel";
+import type { Subscription } from "./subscription";
 import { WorkFigures } from "./work_figures";
 import classes from "./view.module.css";
-
-export type Subscription = NonNullable<SubscriptionDetailQuery["subscription"]>;
 
 const route = getRouteApi("/subscriptions/$id");
 const LIVE_QUERIES = [SubscriptionDetailDocument, SubscriptionHistoryDocument];
@@ -47,7 +46,7 @@ export function SubscriptionView() {
       <PartialData errors={data.errors} />
       <Empty title="This subscription does not exist">
         Check the id, or choose one in the{" "}
-        <Anchor component={Link} to="/subscriptions" inherit>
+        <Anchor component={Link} to="/subscriptions" inherit underline="always">
           list of subscriptions
         </Anchor>
         .

@@ -2,7 +2,7 @@
 
 import type { SubscriptionFilter, SubscriptionStatus } from "../../api/schema.generated";
 import { chosenOf } from "../../ui/filter_choices";
-import type { SubscriptionsSearch } from "./route";
+import type { SubscriptionsSearch } from "./search";
 
 export const STATUSES: readonly { value: SubscriptionStatus; label: string }[] = [
   { value: "ACTIVE", label: "Active" },

@@ -6,11 +6,7 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
 import { rootRoute } from "../../app/root_route";
-import { searchOf } from "../../app/search";
-
-const subscriptionsSearch = searchOf("statuses", "path", "register");
-
-export type SubscriptionsSearch = ReturnType<typeof subscriptionsSearch>;
+import { subscriptionsSearch } from "./search";
 
 export const subscriptionsRoute = createRoute({
   getParentRoute: () => rootRoute,

@@ -96,7 +96,7 @@ function ActionMenu({ path, actions, onChoose }: MenuProps) {
   return (
     <Menu position="bottom-end" shadow="md" width={permission.allowed ? "auto" : 260} withInitialFocusPlaceholder={false}>
       <Menu.Target>
-        <ActionIcon variant="default" size={22} aria-label={`More actions on ${path}`}>
+        <ActionIcon variant="default" size={24} aria-label={`More actions on ${path}`}>
           <IconDots size={14} />
         </ActionIcon>
       </Menu.Target>

@@ -5,7 +5,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { FilterBar, FilterText } from "../../ui/filter_bar";
 import { FilterChoices } from "../../ui/filter_choices";
 import { STATUSES } from "./filter";
-import type { SubscriptionsSearch } from "./route";
+import type { SubscriptionsSearch } from "./search";
 
 const route = getRouteApi("/subscriptions");
 

@@ -1,0 +1,7 @@
+/** Query part of the address in `route.ts`. */
+
+import { searchOf } from "../../app/search";
+
+export const subscriptionsSearch = searchOf("statuses", "path", "register");
+
+export type SubscriptionsSearch = ReturnType<typeof subscriptionsSearch>;

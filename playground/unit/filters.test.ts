@@ -1,0 +1,72 @@
+import { expect, test } from "vitest";
+
+import { variablesOf } from "../src/views/audit/entry";
+import * as events from "../src/views/events/stream_variables";
+import * as executions from "../src/views/executions/filter";
+import * as outbox from "../src/views/outbox/filter";
+import * as subscriptions from "../src/views/subscriptions/filter";
+
+const NOW = Date.parse("2026-03-02T09:30:00Z");
+
+test.each([
+  [{}, {}],
+  [{ statuses: "failed,RUNNING,no-status" }, { statuses: ["RUNNING", "FAILED"] }],
+  [{ statuses: "no-status" }, {}],
+  [{ path: "a/b" }, { path: "a/b" }],
+  [{ path: "a/*" }, { pathPrefix: "a/" }],
+  [{ path: "*" }, {}],
+  [{ labels: "order_id=17" }, { labels: [{ name: "order_id", equals: "17" }] }],
+  [{ dedup: "key", id: "123", parent: "5" }, { dedupKey: "key", idPrefix: "123", parentExecutionId: "5" }],
+  [{ since: "5m", until: "2026-03-02" }, { startedAfter: "2026-03-02T09:25:00.000Z", startedBefore: "2026-03-02T00:00:00.000Z" }],
+  [{ endedSince: "1d", endedUntil: "2h" }, { endedAfter: "2026-03-01T09:30:00.000Z", endedBefore: "2026-03-02T07:30:00.000Z" }],
+  [{ since: "yesterday", until: "5 m" }, {}],
+])("executions: the address %j", (search, filter) => {
+  expect(executions.filterOf(search, NOW)).toEqual(filter);
+});
+
+test.each([
+  [{ types: "a, b", executions: "1 2", nodes: "", parent: "3" }, { types: ["a", "b"], executionIds: ["1", "2"], parentExecutionId: "3" }],
+  [{ statuses: "FAILED" }, { statuses: ["FAILED"] }],
+  [{}, {}],
+])("events: the address %j", (search, filter) => {
+  expect(events.filterOf(search)).toEqual(filter);
+});
+
+test.each([
+  [undefined, { latest: true }],
+  ["beginning", { beginning: true }],
+  ["2026-03-02T09:30:00Z", { since: "2026-03-02T09:30:00Z" }],
+  [events.fromCursor("abc"), { after: "abc" }],
+])("events: the start %j", (from, start) => {
+  expect(events.startOf(from)).toEqual(start);
+});
+
+test.each([
+  [{}, null],
+  [{ statuses: "DEAD,none", attempts: "3" }, { statuses: ["DEAD"], minAttempts: 3 }],
+  [{ attempts: "-1" }, null],
+  [{ execution: "7" }, { executionId: "7" }],
+])("outbox: the address %j", (search, filter) => {
+  expect(outbox.filterOf(search)).toEqual(filter);
+});
+
+test("outbox: an action on some statuses selects those of the filter, or nothing", () => {
+  expect(outbox.withStatuses(null, ["DEAD", "FAILED"])).toEqual({ statuses: ["DEAD", "FAILED"] });
+  expect(outbox.withStatuses({ statuses: ["DEAD"], minAttempts: 3 }, ["DEAD", "FAILED"])).toEqual({ statuses: ["DEAD"], minAttempts: 3 });
+  expect(outbox.withStatuses({ statuses: ["PENDING"] }, ["DEAD"])).toBeNull();
+});
+
+test.each([
+  [{}, null],
+  [{ statuses: "PAUSED", path: "a/" }, { statuses: ["PAUSED"], pathPrefix: "a/" }],
+])("subscriptions: the address %j", (search, filter) => {
+  expect(subscriptions.filterOf(search)).toEqual(filter);
+});
+
+test("audit: without an action, all but starts are listed; a start has no reason", () => {
+  const all = variablesOf({ path: "a/b", since: "1h" }, NOW);
+  expect(all.filter).toMatchObject({ nodeNames: ["a/b"], createdAfter: "2026-03-02T08:30:00.000Z" });
+  expect(all.filter.types).toContain("playbook.cancelled");
+  expect(all.filter.types).not.toContain("playbook_started");
+  expect(variablesOf({ action: "started" }, NOW)).toEqual({ filter: { types: ["playbook_started"] }, reasons: false });
+});
