@@ -4,7 +4,7 @@
  */
 
 import { execFile } from "node:child_process";
-import { createServer, type AddressInfo } from "node:net";
+import { connect, createServer, type AddressInfo } from "node:net";
 import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -19,6 +19,8 @@ import { Program } from "./program";
 /** Settings of the server of `dev`, which only runs the databases. */
 const IDLE = { NOETL_EVENT_STREAM_ENABLED: "false", NOETL_PROJECTOR: "false", NOETL_OUTBOX_RELAY: "false" };
 const READY_MS = 60_000;
+/** Streams of the events of the shards. */
+const STREAMS = ["noetl_events", "noetl_events_1"];
 
 export class Deployment {
   private server: Program | undefined;
@@ -109,6 +111,27 @@ export class Deployment {
   /** Deletes all streams of the killed broker. The server then publishes all events again, in a new epoch. */
   async loseStreams(): Promise<void> {
     await rm(join(this.folder, "store"), { recursive: true });
+  }
+
+  /** Deletes all messages of the streams, as their retention does later. */
+  async purgeStreams(): Promise<void> {
+    const requests = STREAMS.map((stream) => `PUB $JS.API.STREAM.PURGE.${stream} purged 0\r\n\r\n`);
+    await new Promise<void>((resolve, reject) => {
+      const broker = connect(this.ports.broker, "127.0.0.1");
+      let replies = "";
+      broker.on("error", reject);
+      broker.on("close", () => reject(new Error(`The streams were not purged: ${replies}`)));
+      broker.on("data", (chunk) => {
+        replies += chunk.toString();
+        if (replies.includes('"error"') || replies.includes("-ERR")) {
+          broker.destroy();
+        } else if (replies.split('"success":true').length > STREAMS.length) {
+          resolve();
+          broker.destroy();
+        }
+      });
+      broker.write(`CONNECT {"verbose":false}\r\nSUB purged 1\r\n${requests.join("")}`);
+    });
   }
 
   async stop(): Promise<void> {

@@ -15,7 +15,7 @@ export class EventsPage {
 
   async following(): Promise<void> {
     await expect(this.state).toHaveText("Live");
-    await expect(this.list.getByText("All earlier events are above.").last()).toBeVisible();
+    await expect(this.list.getByText("the events below are live").last()).toBeVisible();
   }
 
   get state() {

@@ -48,11 +48,19 @@ interface Sent {
   variables?: { after?: string | null; input?: { dryRun?: boolean } };
 }
 
+const STACK_TRACE = ["Traceback (most recent call last):", ...Array.from({ length: 11 }, (_, line) => `  line ${line}`)].join("\n");
 const FAILED_STEP = [
   { type: "step.enter", nodeName: "charge", status: "ENTERED" },
   { type: "command.issued", nodeName: "charge", status: "PENDING", meta: { command_id: "charge:1", attempt: 1 } },
   { type: "command.started", nodeName: "charge", status: "STARTED", meta: { command_id: "charge:1", attempt: 1 } },
-  { type: "command.failed", nodeName: "charge", status: "FAILED", error: "no answer", meta: { command_id: "charge:1", attempt: 1 } },
+  {
+    type: "command.failed",
+    nodeName: "charge",
+    status: "FAILED",
+    error: "no answer",
+    stackTrace: STACK_TRACE,
+    meta: { command_id: "charge:1", attempt: 1 },
+  },
 ];
 
 test("a started execution appears in the list, and its row changes when it is cancelled", async ({ console, page }) => {
@@ -383,7 +391,14 @@ test("an execution shows its steps while they change, and the state after an ear
 
   await report(console.url, id, FAILED_STEP);
   await expect(diagram.getByRole("button", { name: "charge" })).toContainText("Failed");
-  await expect(page.getByRole("alert").filter({ hasText: "The execution failed" })).toContainText("no answer");
+  const failure = page.getByRole("alert").filter({ hasText: "The execution failed" });
+  await expect(failure).toContainText("no answer");
+  const trace = failure.getByRole("region", { name: "Stack trace" });
+  await expect(trace).not.toContainText("line 10");
+  await trace.getByRole("button", { name: "Show all 12 lines" }).click();
+  await expect(trace).toContainText("line 10");
+  await trace.getByRole("button", { name: /^Copy stack trace/ }).click();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(STACK_TRACE);
   await expect(page.getByRole("table", { name: "Steps" })).toContainText("no answer");
 
   const history = page.getByRole("region", { name: "History" });
@@ -400,6 +415,49 @@ test("an execution shows its steps while they change, and the state after an ear
   await expect(page.getByRole("region", { name: "Timeline of the steps" })).toContainText("charge");
   await page.getByRole("tab", { name: "Events" }).click();
   await expect(page.getByRole("table", { name: "Events of the execution" })).toContainText("command.failed");
+});
+
+test("the last event of a long execution is in the slider, the timeline and the events, and each earlier one can be reached", async ({
+  console,
+  page,
+}) => {
+  const id = await idle(console.url);
+  const events = Array.from({ length: 1_000 }, (_, index) => ({ type: `load.${index}`, nodeName: "load", status: "RUNNING" }));
+  for (const count of [1_000, 1_000, 1_000, 1_000, 1_000, 500]) {
+    await report(console.url, id, events.slice(0, count));
+  }
+  await report(console.url, id, FAILED_STEP);
+  await console.open(`/executions/${id}?tab=timeline`, PATH);
+  await expect(page.getByText("The newest 5,000 of 5,505 events are loaded.")).toBeVisible();
+  const timeline = page.getByRole("region", { name: "Timeline of the steps" });
+  await expect(timeline.getByTitle(/^Failed after/)).toHaveCount(1);
+
+  const history = page.getByRole("region", { name: "History" });
+  const place = history.getByRole("status");
+  await expect(place).toContainText("Event 5,505 of 5,505: command.failed of charge");
+  await history.getByRole("slider").press("Home");
+  await expect(place).toContainText("Event 1 of 5,505: playbook_started");
+  await expect(page).toHaveURL(/at=\d+/);
+  await history.getByRole("button", { name: "Later event" }).click({ clickCount: 12 });
+  await expect(place).toContainText("Event 13 of 5,505: load.11 of load");
+  await page.reload();
+  await expect(place).toContainText("Event 13 of 5,505: load.11 of load");
+  await history.getByRole("button", { name: "Newest" }).click();
+
+  await page.getByRole("tab", { name: "Events" }).click();
+  await expect(page.getByText("5,505 events, newest first.")).toBeVisible();
+  const rows = page.getByRole("table", { name: "Events of the execution" }).getByRole("row");
+  await expect(rows.nth(1)).toContainText("command.failed");
+  await page.getByRole("button", { name: "Load earlier" }).click();
+  await expect(page.getByRole("button", { name: "Load earlier" })).toHaveCount(0);
+
+  await page.getByRole("link", { name: "Open in Events" }).click();
+  await expect(console.events.rows.last()).toContainText("command.failed");
+  await expect(page.getByText("1,000 of 5,505 stored")).toBeVisible();
+  await page.getByRole("button", { name: "Load earlier" }).click();
+  await expect(page.getByRole("button", { name: "Load earlier" })).toHaveCount(0);
+  await console.events.list.evaluate((list) => list.scrollTo(0, 0));
+  await expect(console.events.rows.first()).toContainText("playbook_started");
 });
 
 test("an execution shows its trace id, which can be copied, and the attempts of its steps", async ({ console, page }) => {

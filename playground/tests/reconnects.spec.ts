@@ -1,6 +1,6 @@
 import { expect, test, type Page } from "@playwright/test";
 
-import { execute, graphql } from "./api";
+import { execute, graphql, report } from "./api";
 import { Console } from "./console";
 import { Deployment } from "./deployment";
 
@@ -10,7 +10,7 @@ test.use({ viewport: { width: 1280, height: 3000 } });
 const LOST_MS = 45_000;
 let deployment: Deployment;
 
-/** The tests share the deployment, so a test finds the events of the earlier ones. The last test changes the epoch. */
+/** The tests share the deployment, so a test finds the events of the earlier ones. The last two lose messages of the streams. */
 test.beforeAll(async () => {
   deployment = await Deployment.start();
 });
@@ -51,6 +51,22 @@ test("after the broker lost its streams, a row names the new epoch, and the list
   await executeSome();
   await listEqualsLog(console);
   await expect(console.events.list.getByText(/^Gap on shard \d, .*restarted after a loss of data/)).toHaveCount(2);
+});
+
+test("an execution whose events have left the stream shows its stored events, and the next one live", async ({ page }) => {
+  const id = await execute(deployment.url);
+  await expect.poll(unpublished, { timeout: LOST_MS }).toEqual(["0", "0"]);
+  await deployment.purgeStreams();
+  const stored = (await log()).filter((event) => event.endsWith(id));
+  const console = new Console(page, deployment.url);
+  await page.goto(`${deployment.url}/executions/${id}?tab=events`);
+  await page.getByRole("link", { name: "Open in Events" }).click();
+  await console.events.following();
+  await expect(console.events.rows).toHaveCount(stored.length);
+  await report(deployment.url, id, [{ type: "step.enter", nodeName: "charge", status: "ENTERED" }]);
+  await expect(console.events.rows.last()).toContainText("step.enter");
+  await expect(console.events.rows).toHaveCount(stored.length + 1);
+  await expect(console.events.list.getByText(/^Gap on shard/)).toHaveCount(0);
 });
 
 /** Opens the events of all executions, and waits until the list equals the log. */
@@ -106,4 +122,13 @@ async function epochs(): Promise<number[]> {
     `{ eventStream { shards { feedEpoch } } }`,
   );
   return eventStream.shards.map((feed) => feed.feedEpoch);
+}
+
+/** Returns the number of events of each shard that are not published yet. */
+async function unpublished(): Promise<string[]> {
+  const { eventStream } = await graphql<{ eventStream: { shards: { lagEvents: string }[] } }>(
+    deployment.url,
+    `{ eventStream { shards { lagEvents } } }`,
+  );
+  return eventStream.shards.map((feed) => feed.lagEvents);
 }

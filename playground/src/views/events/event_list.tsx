@@ -1,6 +1,6 @@
 /**
  * The rows of the log, newest at the end; only the rows in the window are drawn. At the end, the list follows new rows.
- * Away from the end, it keeps its position, also while old rows leave the list.
+ * Away from the end, it keeps its position, also while old rows leave the list or earlier ones are added.
  */
 
 import { Button } from "@mantine/core";
@@ -85,7 +85,7 @@ function useEndOrPosition(frame: React.RefObject<HTMLDivElement | null>, snapsho
     dropped.current = snapshot.dropped;
     if (element && following) {
       element.scrollTop = element.scrollHeight;
-    } else if (element && left > 0) {
+    } else if (element && left !== 0) {
       element.scrollTop -= left * ROW_HEIGHT;
     }
   }, [frame, snapshot, following]);

@@ -1,20 +1,35 @@
 /**
  * The live log of committed events. It keeps the newest 100,000 rows and draws at most once per screen refresh, however
- * many events arrive. It resumes after its last cursor, so a lost connection neither loses nor repeats an event.
+ * many events arrive. It resumes after its last cursor, so a lost connection neither loses nor repeats an event. The log
+ * of one execution begins with its stored events, of which the newest are read first.
  *
  * A pause holds the shown end in place; rows that arrive meanwhile wait behind it.
  */
 
-import type { ApiError } from "../../api/errors";
+import { ApiError, toApiError } from "../../api/errors";
 import { follow, type LiveState } from "../../api/live";
 import type { EventStart, LiveEventFilter } from "../../api/schema.generated";
 import { DrawSchedule } from "./draw_schedule";
 import { EventsTailDocument } from "./operations.generated";
 import { RateMeter } from "./rate_meter";
 import { Ring } from "./ring";
-import { comesAgain, mark, rowOf, searchText, type Row, type StreamItem } from "./rows";
+import { comesAgain, mark, rowOf, searchText, type EventRow, type Row, type StreamItem } from "./rows";
+import { hasStoredLog, StoredLog } from "./stored_log";
 
 export const CAPACITY = 100_000;
+/** Number of stored events that are loaded at first, and with each request for earlier ones. */
+const FIRST_STORED = 1_000;
+const STORED_AT_ONCE = 5_000;
+
+/** The stored events of the list. */
+export interface StoredEvents {
+  loaded: number;
+  /** Number of events of the log that match the filter; null: unknown. */
+  total: StoredLog["total"];
+  /** Whether there are earlier ones, and the list has room for them. */
+  more: boolean;
+  reading: boolean;
+}
 
 export interface LogSnapshot {
   state: LiveState;
@@ -26,10 +41,15 @@ export interface LogSnapshot {
   paused: boolean;
   /** Number of rows that match the search. */
   length: number;
-  /** Number of rows dropped at the start of the list since the stream began, for the position of the scroll bar. */
+  /**
+   * Number of rows dropped at the start of the list since the stream began, without those added there, for the position of
+   * the scroll bar.
+   */
   dropped: number;
   /** Number of committed events that the stream has not delivered, from the last heartbeat. */
   lag: string | null;
+  /** Stored events with which the list began; null if it began with the stream. */
+  stored: StoredEvents | null;
 }
 
 const EMPTY: LogSnapshot = {
@@ -41,6 +61,7 @@ const EMPTY: LogSnapshot = {
   length: 0,
   dropped: 0,
   lag: null,
+  stored: null,
 };
 
 export class EventLog {
@@ -57,6 +78,9 @@ export class EventLog {
   private compared = 0;
   /** Ids of the events that the stream can deliver again after a new epoch. Each is listed once. */
   private repeatable = new Set<string>();
+  private stored: StoredLog | null = null;
+  private reading = false;
+  private stopped = new AbortController();
   private readonly schedule = new DrawSchedule(() => this.draw());
   private readonly listeners = new Set<() => void>();
 
@@ -70,15 +94,86 @@ export class EventLog {
   /** Follows the events from a start on, until the returned function is called. */
   follow(filter: LiveEventFilter, start: EventStart): () => void {
     this.reset();
+    this.stopped = new AbortController();
+    const { stopped } = this;
+    if (hasStoredLog(filter, start)) {
+      this.stored = new StoredLog(filter);
+      void this.followStored(filter, this.stored, stopped.signal);
+    } else {
+      this.followStream(filter, start, stopped.signal);
+    }
+    return () => {
+      stopped.abort();
+      this.schedule.cancel();
+    };
+  }
+
+  private followStream(filter: LiveEventFilter, start: EventStart, signal: AbortSignal): void {
     const variables = () => ({ filter, start: this.cursor === null ? start : { after: this.cursor } });
     const stop = follow(EventsTailDocument, variables, {
       next: (data) => this.take(data.events),
       state: (state, error) => this.stateChanged(state, error),
     });
-    return () => {
-      stop();
-      this.schedule.cancel();
-    };
+    signal.addEventListener("abort", stop);
+  }
+
+  /**
+   * Reads the newest stored events, and then follows the stream after them. If the database can't be read, the list has the
+   * events that the stream stores.
+   */
+  private async followStored(filter: LiveEventFilter, stored: StoredLog, signal: AbortSignal): Promise<void> {
+    const newest = await stored.readNewest(signal);
+    if (signal.aborted) {
+      return;
+    }
+    if (newest instanceof ApiError) {
+      this.stored = null;
+      const text = `The stored events can't be read, so the list has only those of the stream. ${newest.message}`;
+      this.rows.push(mark("bad", new Date().toISOString(), text));
+    } else {
+      this.addEarlier(newest);
+    }
+    this.followStream(filter, stored.liveStart, signal);
+    await this.loadEarlier(FIRST_STORED - stored.read);
+  }
+
+  /** Loads stored events before those that are loaded, if there are any. */
+  async loadEarlier(count = STORED_AT_ONCE): Promise<void> {
+    const { stored, stopped } = this;
+    if (!stored || this.reading) {
+      return;
+    }
+    this.reading = true;
+    const wanted = stored.read + count;
+    try {
+      while (this.hasEarlier() && stored.read < wanted) {
+        const rows = await stored.readPage(stopped.signal);
+        if (stopped.signal.aborted) {
+          return;
+        }
+        this.addEarlier(rows);
+      }
+    } catch (fault) {
+      if (stopped.signal.aborted) {
+        return;
+      }
+      this.show({ ...this.shown, error: toApiError(fault) });
+    }
+    this.reading = false;
+    this.schedule.request();
+  }
+
+  private hasEarlier(): boolean {
+    return this.stored !== null && this.stored.more && this.rows.end - this.rows.first < CAPACITY;
+  }
+
+  private addEarlier(rows: readonly EventRow[]): void {
+    const added = this.rows.prepend(rows);
+    if (this.find) {
+      const numbers = Array.from({ length: added }, (_, index) => this.rows.first + index);
+      this.matches.prepend(numbers.filter((number) => this.isMatch(this.rows.get(number))));
+    }
+    this.schedule.request();
   }
 
   /** Returns the row at a place of the shown list. */
@@ -88,15 +183,15 @@ export class EventLog {
 
   /** Returns the number of the row at a place. It stays the same while the row is kept. */
   numberAt(index: number): number {
-    return this.find ? (this.matches.get(this.firstMatch() + index) ?? -1) : this.rows.first + index;
+    return this.find ? (this.matches.get(this.firstMatch() + index) ?? NaN) : this.rows.first + index;
   }
 
-  /** Returns the cursor of a loaded event. */
+  /** Returns the cursor of a loaded event that the stream has delivered. */
   cursorOf(id: string): string | undefined {
     for (let number = this.rows.end - 1; number >= this.rows.first; number -= 1) {
       const row = this.rows.get(number);
       if (row?.kind === "event" && row.event.id === id) {
-        return row.cursor;
+        return row.cursor ?? undefined;
       }
     }
     return undefined;
@@ -125,6 +220,8 @@ export class EventLog {
     this.matches = new Ring(CAPACITY);
     this.compared = 0;
     this.repeatable = new Set();
+    this.stored = null;
+    this.reading = false;
     this.received = 0;
     this.cursor = null;
     this.lag = null;
@@ -142,13 +239,13 @@ export class EventLog {
       this.expectAgain(item.shard);
     }
     if (item.__typename === "EventDelivery") {
-      if (this.repeatable.delete(item.event.id)) {
+      if (this.repeatable.delete(item.event.id) || this.stored?.isRepeated(item.event.id)) {
         return;
       }
       this.received += 1;
       this.rates.count();
     }
-    const row = rowOf(item);
+    const row = rowOf(item, this.stored !== null);
     if (row) {
       this.rows.push(row);
     }
@@ -184,11 +281,17 @@ export class EventLog {
       ...this.shown,
       received: this.received,
       lag: this.lag,
+      stored: this.storedEvents(),
       paused: this.pausedEnd !== null,
       waiting: this.rows.end - end,
       length: this.find ? this.matches.end - this.firstMatch() : Math.max(0, end - this.rows.first),
       dropped: this.find ? this.firstMatch() : this.rows.first,
     });
+  }
+
+  private storedEvents(): StoredEvents | null {
+    const { stored, reading } = this;
+    return stored && stored.read > 0 ? { loaded: stored.read, total: stored.total, more: this.hasEarlier(), reading } : null;
   }
 
   private compareNewRows(): void {
@@ -197,12 +300,15 @@ export class EventLog {
       return;
     }
     for (let number = Math.max(this.compared, this.rows.first); number < end; number += 1) {
-      const row = this.rows.get(number);
-      if (row && searchText(row).includes(this.find)) {
+      if (this.isMatch(this.rows.get(number))) {
         this.matches.push(number);
       }
     }
     this.compared = Math.max(this.compared, end);
+  }
+
+  private isMatch(row: Row | undefined): boolean {
+    return row !== undefined && searchText(row).includes(this.find);
   }
 
   /** Returns the place in `matches` of the first row that is still kept. */

@@ -5,11 +5,11 @@ import { IconPlayerPause, IconPlayerPlay } from "@tabler/icons-react";
 import { memo } from "react";
 
 import { useNow } from "../../ui/clock";
-import { formatNumber } from "../../ui/format";
+import { formatCount, formatNumber } from "../../ui/format";
 import { RateChart } from "../../ui/rate_chart";
 import { StatusBadge } from "../../ui/status_badge";
 import type { Tone } from "../../ui/tone";
-import type { EventLog, LogSnapshot } from "./event_log";
+import type { EventLog, LogSnapshot, StoredEvents } from "./event_log";
 import classes from "./log_controls.module.css";
 
 const STATES: Record<LogSnapshot["state"], { label: string; tone: Tone }> = {
@@ -37,10 +37,16 @@ export function LogControls({ log, snapshot }: Props) {
           Pause
         </Button>
       )}
+      {snapshot.stored?.more && (
+        <Button size="xs" variant="default" loading={snapshot.stored.reading} onClick={() => void log.loadEarlier()}>
+          Load earlier
+        </Button>
+      )}
       <div role="status" aria-label="Stream" className={classes.state}>
         <StatusBadge status={label} label={label} tone={tone} />
       </div>
       <Text size="xs" c="dimmed" className={classes.counts}>
+        {snapshot.stored && `${storedInWords(snapshot.stored)}, `}
         <span data-testid="received">{formatNumber(snapshot.received)}</span> {snapshot.received === 1 ? "event" : "events"} received
         {snapshot.lag !== null && snapshot.lag !== "0" && `, ${formatNumber(snapshot.lag)} behind`}
         {snapshot.dropped > 0 && `, the oldest ${formatNumber(snapshot.dropped)} left the page`}
@@ -48,6 +54,11 @@ export function LogControls({ log, snapshot }: Props) {
       <Rate log={log} />
     </div>
   );
+}
+
+function storedInWords({ loaded, total }: StoredEvents): string {
+  const of = total && total.value > loaded ? ` of ${formatCount(total)}` : "";
+  return `${formatNumber(loaded)}${of} stored`;
 }
 
 /** Draws once per second, not with each change of the log: a chart is expensive. */

@@ -1,4 +1,4 @@
-/** A list that keeps the newest items. Each item has a number that never changes, counted from 0. */
+/** A list that keeps the newest items. Each item has a number that never changes; that of the first pushed item is 0. */
 
 export class Ring<Item> {
   private items: Item[] = [];
@@ -28,5 +28,14 @@ export class Ring<Item> {
       this.items.splice(0, surplus);
       this.dropped += surplus;
     }
+  }
+
+  /** Adds items before the first one, the last ones as far as there is room, and returns their number. */
+  prepend(items: readonly Item[]): number {
+    const room = Math.max(0, this.capacity - this.items.length);
+    const added = items.slice(Math.max(0, items.length - room));
+    this.items = [...added, ...this.items];
+    this.dropped -= added.length;
+    return added.length;
   }
 }

@@ -9,7 +9,8 @@ export type Gap = Extract<StreamItem, { __typename: "StreamGap" }>;
 
 export interface EventRow {
   kind: "event";
-  cursor: string;
+  /** Position in the stream; null if the event was read from the database. */
+  cursor: string | null;
   event: TailEvent;
 }
 
@@ -29,13 +30,19 @@ const GAP_REASONS: Record<StreamGapReason, string> = {
   SLOW_CONSUMER: "This page was too slow, and the stream no longer stores these events. The executions still have them.",
 };
 
-/** Returns the row of an item; null for a heartbeat, which only moves the cursor. */
-export function rowOf(item: StreamItem): Row | null {
+const LIVE = "The events below are live. Events that have left the stream are in their executions.";
+const LIVE_AFTER_STORED = "The events above are stored, the events below are live.";
+
+/**
+ * Returns the row of an item; null for a heartbeat, which only moves the cursor. The list can begin with the stored events
+ * of a log.
+ */
+export function rowOf(item: StreamItem, afterStored: boolean): Row | null {
   switch (item.__typename) {
     case "EventDelivery":
       return { kind: "event", cursor: item.cursor, event: item.event };
     case "CaughtUp":
-      return mark("plain", item.at, "All earlier events are above. The events below are live.");
+      return mark("plain", item.at, afterStored ? LIVE_AFTER_STORED : LIVE);
     case "StreamGap":
       return mark("bad", item.at, gapText(item));
     case "StreamHeartbeat":

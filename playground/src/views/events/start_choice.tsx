@@ -1,4 +1,4 @@
-/** The start of the events: now, a time before now, a chosen time, a cursor, or the beginning of the stream. */
+/** The start of the events: now, a time before now, a chosen time, a cursor, or the beginning of the stored events. */
 
 import { Select, TextInput } from "@mantine/core";
 import { useState } from "react";
@@ -15,7 +15,7 @@ const STARTS = [
   { value: "5", label: "5 minutes ago" },
   { value: "60", label: "1 hour ago" },
   { value: "1440", label: "1 day ago" },
-  { value: "beginning", label: "Beginning of the stream" },
+  { value: "beginning", label: "Beginning" },
   { value: "time", label: "At a time" },
   { value: "cursor", label: "After a cursor" },
 ];

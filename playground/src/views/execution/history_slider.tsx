@@ -3,42 +3,58 @@
 import { ActionIcon, Button, Group, Slider, Text } from "@mantine/core";
 import { IconChevronLeft, IconChevronRight } from "@tabler/icons-react";
 import { useDebouncedCallback } from "@mantine/hooks";
-import { useState } from "react";
+import { useRef, useState } from "react";
 
 import { useZone } from "../../ui/clock";
-import { formatClock } from "../../ui/format";
-import type { LogSnapshot } from "./log_reader";
+import { formatClock, formatNumber } from "../../ui/format";
+import { eventAt, placeOf } from "./log_pages";
+import type { Log } from "./log_reader";
 import type { LogEventFragment } from "./operations.generated";
 import classes from "./history_slider.module.css";
 
 const SETTLE_MS = 120;
 
 interface Props {
-  log: LogSnapshot;
+  log: Log;
   /** Id of the chosen event; undefined: the newest state. */
   at: string | undefined;
+  /** The chosen event and its place in the log, counted from 0, as the server knows them; null until it does. */
+  chosen: { event: LogEventFragment; place: number } | null;
   onChange: (at: string | undefined) => void;
 }
 
-export function HistorySlider({ log: { events, cut }, at, onChange }: Props) {
-  const zone = useZone();
-  const last = events.length - 1;
-  const chosen = at === undefined ? last : events.findIndex((event) => event.eventId === at);
+export function HistorySlider({ log, at, chosen, onChange }: Props) {
+  const last = log.total - 1;
+  const place = at === undefined ? last : (placeOf(log, at) ?? (chosen?.event.eventId === at ? chosen.place : -1));
   const [dragged, setDragged] = useState<number | null>(null);
-  const index = dragged ?? chosen;
-  const settle = useDebouncedCallback((place: number) => {
+  const index = dragged ?? place;
+  // Only the last move chooses an event: reading an earlier part of the log takes time.
+  const moves = useRef(0);
+  const settle = useDebouncedCallback(async (target: number, move: number) => {
+    const event = eventAt(log, target) ?? (await log.loadPlace(target));
+    if (move !== moves.current) {
+      return;
+    }
     setDragged(null);
-    onChange(place >= last ? undefined : events[place]?.eventId);
+    if (event || target >= last) {
+      onChange(target >= last ? undefined : event?.eventId);
+    }
   }, SETTLE_MS);
-  function move(place: number) {
-    const bounded = Math.min(last, Math.max(0, place));
+  function move(to: number) {
+    const bounded = Math.min(last, Math.max(0, to));
+    moves.current += 1;
     setDragged(bounded);
-    settle(bounded);
+    settle(bounded, moves.current);
   }
-  if (events.length < 2) {
+  function showNewest() {
+    moves.current += 1;
+    setDragged(null);
+    onChange(undefined);
+  }
+  if (log.total < 2) {
     return null;
   }
-  const event = events[index];
+  const event = eventAt(log, index) ?? (dragged === null && chosen?.event.eventId === at ? chosen?.event : undefined);
   return (
     <section className={classes.history} aria-label="History">
       <Group justify="space-between" gap="xs" mb={6}>
@@ -46,10 +62,7 @@ export function HistorySlider({ log: { events, cut }, at, onChange }: Props) {
           History
         </Text>
         <Text size="xs" c={at === undefined ? "dimmed" : "inherit"} role="status" className={classes.moment}>
-          {event
-            ? `Event ${index + 1} of ${events.length}: ${inWords(event)} at ${formatClock(event.createdAt, zone)}`
-            : "Unknown event"}
-          {cut && " (the log has more)"}
+          <Place index={index} total={log.total} event={event} reading={dragged !== null && log.reading} />
         </Text>
       </Group>
       <Group gap="xs" wrap="nowrap">
@@ -70,17 +83,31 @@ export function HistorySlider({ log: { events, cut }, at, onChange }: Props) {
         <ActionIcon variant="default" aria-label="Later event" disabled={index >= last} onClick={() => move(index + 1)}>
           <IconChevronRight size={14} />
         </ActionIcon>
-        <Button
-          size="xs"
-          variant={at === undefined ? "default" : "filled"}
-          disabled={at === undefined}
-          onClick={() => onChange(undefined)}
-        >
+        <Button size="xs" variant={at === undefined ? "default" : "filled"} disabled={at === undefined} onClick={showNewest}>
           Newest
         </Button>
       </Group>
     </section>
   );
+}
+
+interface PlaceProps {
+  index: number;
+  total: number;
+  event: LogEventFragment | undefined;
+  reading: boolean;
+}
+
+function Place({ index, total, event, reading }: PlaceProps) {
+  const zone = useZone();
+  if (index < 0) {
+    return "Unknown event";
+  }
+  const number = `Event ${formatNumber(index + 1)} of ${formatNumber(total)}`;
+  if (event) {
+    return `${number}: ${inWords(event)} at ${formatClock(event.createdAt, zone)}`;
+  }
+  return reading ? `${number}: earlier events are being read` : number;
 }
 
 function inWords({ type, nodeName }: LogEventFragment): string {

@@ -1,40 +1,74 @@
 /**
- * Reads the log of an execution page by page, and continues after its last cursor when the execution has more events.
- * It keeps at most the first 5,000 events; the Events view reads longer logs.
+ * Reads the log of an execution backwards from its end, and its new events whenever the execution has more of them. A long
+ * log is read on demand: the newest 5,000 events are loaded first, and earlier ones when a part of the view asks for them.
+ * While the log grows, the earliest events are dropped, so that at most 5,000 more than these are kept.
  */
 
-import { useEffect, useState, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 
 import { send } from "../../api/client";
 import { toApiError, type ApiError } from "../../api/errors";
-import { ExecutionLogDocument, type LogEventFragment } from "./operations.generated";
+import { eventAt, merged, overlap, type LoadedLog } from "./log_pages";
+import { ExecutionLogDocument, ExecutionLogStartDocument, type LogEventFragment } from "./operations.generated";
 
-export const MAX_EVENTS = 5_000;
+/** Number of events that are loaded at first, and with each request for earlier ones. */
+export const EVENTS_AT_ONCE = 5_000;
 
-export interface LogSnapshot {
-  /** Events in the order of their ids. */
-  events: readonly LogEventFragment[];
-  /** Whether all pages were read once. */
+interface LogSnapshot extends Omit<LoadedLog<LogEventFragment>, "total"> {
+  /** Whether the log has events before the loaded ones. */
+  earlier: boolean;
+  /** Whether the newest events were read once. */
   read: boolean;
-  /** Whether the log has more events than are kept. */
-  cut: boolean;
+  /** Whether earlier events are being read. */
+  reading: boolean;
   error: ApiError | undefined;
 }
 
-/** Returns the log of an execution. A changed number of events makes it read on. */
-export function useLog(id: string, eventCount: string | null): LogSnapshot {
+export interface Log extends LogSnapshot, LoadedLog<LogEventFragment> {
+  loadEarlier: () => void;
+  /** Loads the log back to a place, counted from 0, and returns its event; undefined if there is none. */
+  loadPlace: (place: number) => Promise<LogEventFragment | undefined>;
+}
+
+const EMPTY: LogSnapshot = { events: [], start: [], earlier: false, read: false, reading: false, error: undefined };
+
+/** Returns the log of an execution with this number of events. A changed number makes it read on. */
+export function useLog(id: string, eventCount: string | null): Log {
   const [reader, setReader] = useState(() => new LogReader(id));
   if (reader.id !== id) {
     setReader(new LogReader(id));
   }
-  useEffect(() => void reader.readOn(), [reader, eventCount]);
-  return useSyncExternalStore(reader.subscribe, reader.snapshot);
+  const expected = Number(eventCount ?? 0);
+  useEffect(() => void reader.readOn(expected), [reader, expected]);
+  const snapshot = useSyncExternalStore(reader.subscribe, reader.snapshot);
+  return useMemo(() => {
+    const total = totalOf(snapshot, expected);
+    const loadPlace = async (place: number) => {
+      await reader.load(total - place);
+      return eventAt({ ...reader.snapshot(), total: totalOf(reader.snapshot(), expected) }, place);
+    };
+    return { ...snapshot, total, loadEarlier: () => void reader.load(snapshot.events.length + EVENTS_AT_ONCE), loadPlace };
+  }, [reader, snapshot, expected]);
+}
+
+/** Returns the number of events in the log. A log whose beginning is loaded has exactly the loaded ones. */
+function totalOf({ events, earlier }: LogSnapshot, expected: number): number {
+  return earlier ? Math.max(expected, events.length + 1) : events.length;
 }
 
 class LogReader {
-  private shown: LogSnapshot = { events: [], read: false, cut: false, error: undefined };
+  private shown = EMPTY;
+  /** Cursor of the first loaded event. */
   private cursor: string | null = null;
-  private reading = false;
+  /** Cursors of the first events of pages, by event id. */
+  private cursors = new Map<string, string>();
+  /** Number of events that are wanted from the end of the log. */
+  private wanted = EVENTS_AT_ONCE;
+  /** Number of events that the log has at least. */
+  private expected = 0;
+  /** Number of expected events with which the whole log was read again. */
+  private readAgainFor = 0;
+  private running: Promise<void> | null = null;
   private again = false;
   private readonly listeners = new Set<() => void>();
 
@@ -47,50 +81,116 @@ class LogReader {
 
   readonly snapshot = (): LogSnapshot => this.shown;
 
-  async readOn(): Promise<void> {
+  /** Reads the events since the last read. */
+  readOn(expected: number): Promise<void> {
+    this.expected = expected;
     this.again = true;
-    if (this.reading) {
-      return;
+    this.running ??= this.run();
+    return this.running;
+  }
+
+  /** Loads at least this number of events from the end of the log. */
+  load(count: number): Promise<void> {
+    if (!this.shown.earlier || this.shown.events.length >= count) {
+      return Promise.resolve();
     }
-    this.reading = true;
+    this.wanted = Math.max(this.wanted, count);
+    this.running ??= this.run();
+    return this.running;
+  }
+
+  private async run(): Promise<void> {
     try {
-      while (this.again) {
-        this.again = false;
-        await this.readPages();
-      }
-      this.show({ read: true, error: undefined });
+      do {
+        if (this.again) {
+          this.again = false;
+          await this.readEnd();
+        } else {
+          await this.readEarlier();
+        }
+        this.show({ read: true, error: undefined });
+      } while (this.again || (this.shown.earlier && this.shown.events.length < this.wanted));
     } catch (fault) {
       this.show({ error: toApiError(fault) });
     } finally {
-      this.reading = false;
+      this.running = null;
+      this.show({ reading: false });
     }
   }
 
-  private async readPages(): Promise<void> {
-    let more = true;
-    while (more && this.shown.events.length < MAX_EVENTS) {
-      const { data } = await send(ExecutionLogDocument, { id: this.id, after: this.cursor });
-      const page = data.events;
-      more = page?.pageInfo.hasNextPage ?? false;
-      this.cursor = page?.pageInfo.endCursor ?? this.cursor;
-      this.add(page?.nodes ?? []);
+  /** Reads from the end of the log back to the events that are loaded. */
+  private async readEnd(): Promise<void> {
+    const known = this.shown.events;
+    let page = await this.readPage(null);
+    let found = page.nodes;
+    while (known.length > 0 && page.more && !overlap(known, page.nodes) && found.length < EVENTS_AT_ONCE) {
+      page = await this.readPage(page.cursor);
+      found = [...page.nodes, ...found];
     }
-    this.show({ cut: more });
+    if (known.length > 0 && overlap(known, page.nodes)) {
+      this.show({ events: merged(known, found) });
+      await this.readMissing();
+      this.dropEarliest();
+    } else {
+      // More events are new than are loaded at once. The loaded ones are dropped, so that there is no gap.
+      this.cursor = page.cursor;
+      this.show({ events: found, start: page.more ? await this.readStart() : [], earlier: page.more });
+    }
   }
 
-  private add(events: readonly LogEventFragment[]): void {
-    if (events.length > 0) {
-      this.show({ events: [...this.shown.events, ...events].sort((a, b) => compareIds(a.eventId, b.eventId)) });
+  /** Reads the whole log again if it has fewer events than it should: an event that is committed late can have a small id. */
+  private async readMissing(): Promise<void> {
+    const { earlier, events } = this.shown;
+    if (earlier || events.length >= this.expected || this.readAgainFor === this.expected) {
+      return;
     }
+    this.readAgainFor = this.expected;
+    let [cursor, more]: [string | null, boolean] = [null, true];
+    while (more) {
+      const page = await this.readPage(cursor);
+      [cursor, more] = [page.cursor, page.more];
+      this.show({ events: merged(this.shown.events, page.nodes) });
+    }
+  }
+
+  private dropEarliest(): void {
+    const { events, start, earlier } = this.shown;
+    const surplus = events.length - this.wanted;
+    if (surplus < EVENTS_AT_ONCE) {
+      return;
+    }
+    const first = events.findLastIndex(({ eventId }, place) => place <= surplus && this.cursors.has(eventId));
+    const event = events[first];
+    if (event && first > 0) {
+      this.cursor = this.cursors.get(event.eventId) ?? null;
+      this.cursors = new Map();
+      this.show({ events: events.slice(first), start: earlier ? start : events.slice(0, 10), earlier: true });
+    }
+  }
+
+  private async readEarlier(): Promise<void> {
+    this.show({ reading: true });
+    const page = await this.readPage(this.cursor);
+    this.cursor = page.cursor;
+    this.show({ events: merged(this.shown.events, page.nodes), earlier: page.more });
+  }
+
+  private async readPage(before: string | null) {
+    const { data } = await send(ExecutionLogDocument, { id: this.id, before });
+    const { nodes = [], pageInfo } = data.events ?? {};
+    if (nodes[0] && pageInfo?.startCursor) {
+      this.cursors.set(nodes[0].eventId, pageInfo.startCursor);
+    }
+    return { nodes, cursor: pageInfo?.startCursor ?? before, more: pageInfo?.hasPreviousPage ?? false };
+  }
+
+  private async readStart(): Promise<readonly LogEventFragment[]> {
+    const { data } = await send(ExecutionLogStartDocument, { id: this.id });
+    return data.events?.nodes ?? [];
   }
 
   private show(change: Partial<LogSnapshot>): void {
     this.shown = { ...this.shown, ...change };
     this.listeners.forEach((listener) => listener());
   }
-}
-
-/** Compares ids as numbers. They have more digits than a number of JavaScript. */
-function compareIds(a: string, b: string): number {
-  return a.length - b.length || (a < b ? -1 : Number(a > b));
 }

@@ -1,4 +1,4 @@
-/** The events of an execution. Each leads to its details in the Events view, and to the state after it. */
+/** The events of an execution, newest first. Each leads to its details in the Events view, and to the state after it. */
 
 import { Button, Group, Text } from "@mantine/core";
 import { getRouteApi, Link } from "@tanstack/react-router";
@@ -6,11 +6,12 @@ import { useState } from "react";
 
 import { useZone } from "../../ui/clock";
 import { DataTable, type Column } from "../../ui/data_table";
-import { formatClock, formatDuration } from "../../ui/format";
+import { formatClock, formatDuration, formatNumber } from "../../ui/format";
 import { LongText } from "../../ui/long_text";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
-import type { LogSnapshot } from "./log_reader";
+import { EarlierEvents } from "./earlier_events";
+import type { Log } from "./log_reader";
 import type { LogEventFragment } from "./operations.generated";
 import { ErrorOf } from "./steps_table";
 import classes from "./steps_table.module.css";
@@ -34,7 +35,7 @@ const COLUMNS: readonly Column<Row>[] = [
   { title: "State", cell: ({ event }) => <StateLink event={event} /> },
 ];
 
-export function LogTable({ log, step }: { log: LogSnapshot; step: string | undefined }) {
+export function LogTable({ log, step }: { log: Log; step: string | undefined }) {
   const { id } = route.useParams();
   const [shown, setShown] = useState(PAGE);
   if (log.error && log.events.length === 0) {
@@ -43,16 +44,16 @@ export function LogTable({ log, step }: { log: LogSnapshot; step: string | undef
   if (!log.read && log.events.length === 0) {
     return <Loading />;
   }
-  const first = Date.parse(log.events[0]?.createdAt ?? "");
+  const first = Date.parse((log.start[0] ?? log.events[0])?.createdAt ?? "");
   const rows = log.events
     .filter((event) => step === undefined || event.nodeName === step)
+    .toReversed()
     .map((event) => ({ event, after: Math.max(0, Date.parse(event.createdAt) - first) / 1_000 }));
   return (
     <>
       <Group justify="space-between" mb="xs" gap="xs">
         <Text size="xs" c="dimmed">
-          {step === undefined ? "All events, oldest first." : `Events of the step ${step}, oldest first.`}
-          {log.cut && " The log has more events than this page keeps."}
+          {step === undefined ? `${formatNumber(log.total)} events, newest first.` : `Events of the step ${step}, newest first.`}
         </Text>
         {step !== undefined && <AllEvents />}
         <Button
@@ -63,12 +64,19 @@ export function LogTable({ log, step }: { log: LogSnapshot; step: string | undef
           Open in Events
         </Button>
       </Group>
+      <EarlierEvents log={log} />
       <DataTable
         label="Events of the execution"
         columns={COLUMNS}
         rows={rows.slice(0, shown)}
         rowKey={({ event }) => event.id}
-        empty={<Empty title="No event of this step yet">Events appear here when a worker begins the step.</Empty>}
+        empty={
+          log.earlier ? (
+            <Empty title="No loaded event is of this step">Load earlier events.</Empty>
+          ) : (
+            <Empty title="No event of this step yet">Events appear here when a worker begins the step.</Empty>
+          )
+        }
         pages={{ hasNextPage: rows.length > shown, isFetchingNextPage: false, fetchNextPage: () => setShown(shown + PAGE) }}
       />
     </>

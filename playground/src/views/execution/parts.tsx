@@ -9,10 +9,12 @@ import { Loading } from "../../ui/states";
 import { ChildrenTree } from "./children_tree";
 import { Compare } from "./compare";
 import { Documents } from "./documents";
+import { EarlierEvents } from "./earlier_events";
 import { HistoryExport } from "./history_export";
 import type { Execution } from "./live_execution";
-import type { LogSnapshot } from "./log_reader";
+import type { Log } from "./log_reader";
 import { LogTable } from "./log_table";
+import type { TraceOf } from "./stack_traces";
 import { StepPanel } from "./step_panel";
 import { StepsTable } from "./steps_table";
 import { TimelineView } from "./timeline_view";
@@ -37,17 +39,20 @@ interface Props {
   shown: Execution;
   /** Time of this moment; undefined: the newest state. */
   moment: string | undefined;
-  log: LogSnapshot;
+  log: Log;
+  /** Returns the stack trace of a step's error at this moment; null if none is known. */
+  traceOf: TraceOf;
 }
 
-export function Parts({ execution, shown, moment, log }: Props) {
+export function Parts({ execution, shown, moment, log, traceOf }: Props) {
   const { tab, compare, step } = route.useSearch();
   const navigate = route.useNavigate();
   const opened: Tab = isTab(tab) ? tab : compare === undefined ? "flow" : "compare";
   const contents: Record<Tab, () => ReactNode> = {
-    flow: () => <Flow execution={shown} moment={moment} />,
+    flow: () => <Flow execution={shown} moment={moment} traceOf={traceOf} />,
     timeline: () => (
       <Panel title="Time of the steps">
+        <EarlierEvents log={log} />
         <TimelineView execution={execution} events={log.events} moment={moment} />
       </Panel>
     ),
@@ -84,10 +89,11 @@ function isTab(text: string | undefined): text is Tab {
   return text !== undefined && text in TITLES;
 }
 
-function Flow({ execution, moment }: Pick<Props, "execution" | "moment">) {
+function Flow({ execution, moment, traceOf }: Pick<Props, "execution" | "moment" | "traceOf">) {
   const { step } = route.useSearch();
   const navigate = route.useNavigate();
   const steps = execution.steps?.nodes ?? [];
+  const state = steps.find(({ name }) => name === step) ?? null;
   const workflow = execution.catalogEntry?.workflow ?? null;
   const select = (chosen: string | undefined) =>
     void navigate({ search: (before) => ({ ...before, step: chosen }), replace: true, resetScroll: false });
@@ -100,7 +106,8 @@ function Flow({ execution, moment }: Pick<Props, "execution" | "moment">) {
         <StepPanel
           name={step}
           step={workflow?.steps.find(({ name }) => name === step) ?? null}
-          state={steps.find(({ name }) => name === step) ?? null}
+          state={state}
+          trace={state && traceOf(state)}
           moment={moment}
         />
       )}

@@ -8,6 +8,7 @@ import { JsonTree } from "../../ui/json_tree";
 import { LongMessage } from "../../ui/long_message";
 import { Panel } from "../../ui/panel";
 import { RunDuration } from "../../ui/run_duration";
+import { StackTrace } from "../../ui/stack_trace";
 import { StatusBadge } from "../../ui/status_badge";
 import { Time } from "../../ui/time";
 import type { WorkflowStep } from "./flow_graph";
@@ -20,11 +21,13 @@ interface Props {
   name: string;
   step: WorkflowStep | null;
   state: StepState | null;
+  /** Stack trace of its error; null if none is known. */
+  trace: string | null;
   /** Time of the moment that is shown; undefined: the newest state. */
   moment: string | undefined;
 }
 
-export function StepPanel({ name, step, state, moment }: Props) {
+export function StepPanel({ name, step, state, trace, moment }: Props) {
   const { id } = route.useParams();
   const navigate = route.useNavigate();
   const close = () =>
@@ -42,6 +45,7 @@ export function StepPanel({ name, step, state, moment }: Props) {
           ["Entered", state?.enteredAt && <Time value={state.enteredAt} absolute />],
           ["Duration", state?.enteredAt && <RunDuration from={state.enteredAt} to={state.completedAt} moment={moment} />],
           ["Error", state?.error && <LongMessage text={state.error} name="error" />],
+          ["Stack trace", trace !== null && <StackTrace text={trace} />],
           ["Result", state && state.result !== null && <JsonTree value={state.result} name={`Result of ${name}`} />],
         ]}
       />

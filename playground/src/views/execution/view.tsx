@@ -3,6 +3,7 @@
 import { Button } from "@mantine/core";
 import { IconPlayerPlay } from "@tabler/icons-react";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { useMemo } from "react";
 
 import { objectLocation } from "../../app/object_links";
 import { CopyButton } from "../../ui/copy_button";
@@ -22,6 +23,7 @@ import { useMoment } from "./moment";
 import { ExecutionDetailDocument } from "./operations.generated";
 import { Parts } from "./parts";
 import { RerunButton } from "./rerun_button";
+import { eventsUntil, traceOfError, traceOfStep, type TraceOf } from "./stack_traces";
 import { Summary } from "./summary";
 import classes from "./view.module.css";
 
@@ -94,19 +96,31 @@ function Content({ execution: newest }: { execution: Execution }) {
   const navigate = route.useNavigate();
   const log = useLog(newest.id, newest.eventCount);
   const { execution, error: stepsError } = useAllSteps(newest);
-  const { shown: state, error: momentError } = useMoment(execution, at);
+  const { shown: state, event, error: momentError } = useMoment(execution, at);
   const { execution: shown, error: earlierStepsError } = useAllSteps(state, at);
   const error = momentError ?? stepsError ?? earlierStepsError;
-  const moment = log.events.find(({ eventId }) => eventId === at)?.createdAt;
-  const choose = (event: string | undefined) =>
-    void navigate({ search: (before) => ({ ...before, at: event }), replace: true, resetScroll: false });
+  const moment = at === undefined ? undefined : event?.createdAt;
+  const events = useMemo(() => eventsUntil(log.events, at), [log.events, at]);
+  const traceOf: TraceOf = (step) => traceOfStep(step, events);
+  const choose = (chosen: string | undefined) =>
+    void navigate({ search: (before) => ({ ...before, at: chosen }), replace: true, resetScroll: false });
   return (
     <>
-      <ErrorReport execution={shown} steps={shown.steps?.nodes ?? []} />
+      <ErrorReport
+        execution={shown}
+        steps={shown.steps?.nodes ?? []}
+        trace={traceOfError(shown.error, events)}
+        traceOf={traceOf}
+      />
       {error && <Failure error={error} />}
-      <Summary execution={shown} moment={moment} events={log.events} />
-      <HistorySlider log={log} at={at} onChange={choose} />
-      <Parts execution={execution} shown={shown} moment={moment} log={log} />
+      <Summary execution={shown} moment={moment} events={log.start.length > 0 ? log.start : log.events} />
+      <HistorySlider
+        log={log}
+        at={at}
+        chosen={event && { event, place: Number(shown.eventCount) - 1 }}
+        onChange={choose}
+      />
+      <Parts execution={execution} shown={shown} moment={moment} log={log} traceOf={traceOf} />
     </>
   );
 }

@@ -1,0 +1,56 @@
+/** Events of a log in the order of their ids, from pages that overlap or were read at different times. */
+
+interface WithId {
+  eventId: string;
+}
+
+/** Compares ids as numbers. They have more digits than a number of JavaScript. */
+export function compareIds(a: string, b: string): number {
+  return a.length - b.length || (a < b ? -1 : Number(a > b));
+}
+
+/** Returns the events of two lists in the order of their ids, each once and in this order. */
+export function merged<Event extends WithId>(known: readonly Event[], read: readonly Event[]): readonly Event[] {
+  const ids = new Set(known.map(({ eventId }) => eventId));
+  const unknown = read.filter(({ eventId }) => !ids.has(eventId));
+  if (unknown.length === 0) {
+    return known;
+  }
+  const all = [...unknown, ...known];
+  const [last, next] = [unknown.at(-1), known[0]];
+  const follow = last !== undefined && next !== undefined && compareIds(last.eventId, next.eventId) < 0;
+  return follow ? all : all.sort((a, b) => compareIds(a.eventId, b.eventId));
+}
+
+/** Returns whether the lists have an event in common. */
+export function overlap(known: readonly WithId[], read: readonly WithId[]): boolean {
+  const ids = new Set(read.map(({ eventId }) => eventId));
+  return known.some(({ eventId }) => ids.has(eventId));
+}
+
+/** The loaded parts of a log: its first events and its newest ones. */
+export interface LoadedLog<Event extends WithId> {
+  /** The newest events without a gap, in the order of their ids. */
+  events: readonly Event[];
+  /** The first events, in the order of their ids. */
+  start: readonly Event[];
+  /** Number of events in the log. */
+  total: number;
+}
+
+/** Returns the event at a place of the log, counted from 0; undefined if it is not loaded. */
+export function eventAt<Event extends WithId>({ events, start, total }: LoadedLog<Event>, place: number): Event | undefined {
+  const before = total - events.length;
+  return place < before ? start[place] : events[place - before];
+}
+
+/** Returns the place of a loaded event in the log, counted from 0; undefined if it is not loaded. */
+export function placeOf<Event extends WithId>({ events, start, total }: LoadedLog<Event>, id: string): number | undefined {
+  const among = (list: readonly Event[]) => list.findIndex(({ eventId }) => eventId === id);
+  const place = among(events);
+  if (place >= 0) {
+    return total - events.length + place;
+  }
+  const early = among(start);
+  return early >= 0 ? early : undefined;
+}
