@@ -1,5 +1,6 @@
 import type { Page } from "@playwright/test";
 
+import { expectAccessible } from "./accessibility";
 import { graphql, report } from "./api";
 import { expect, test } from "./console";
 
@@ -31,6 +32,43 @@ async function children(url: string, parent: string, count: number, path = PATH)
     { requests },
   );
   return executeBatch.results.map(({ executionId }) => executionId);
+}
+
+/** Registers a playbook whose steps follow each other, and returns its path. */
+async function registerChain(url: string, names: readonly string[]): Promise<string> {
+  const path = `tests/flow/${crypto.randomUUID()}`;
+  const steps = names.map((name, index) => {
+    const next = names[index + 1];
+    const arcs = next === undefined ? "" : `    next: { spec: { mode: exclusive }, arcs: [{ step: ${next} }] }\n`;
+    return `  - step: ${name}\n    tool: { kind: noop }\n${arcs}`;
+  });
+  const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\nworkflow:\n${steps.join("")}`;
+  await graphql(
+    url,
+    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
+    { content },
+  );
+  return path;
+}
+
+/** Events of a loop whose iterations last 1.5 s; those with these indexes fail. */
+function loopWithFailures(nodeName: string, iterations: number, failing: readonly number[]): object[] {
+  const from = Date.now();
+  const events = Array.from({ length: iterations }, (_, index) => {
+    const event = (type: string, status: string, after: number, error?: string) => ({
+      type,
+      nodeName,
+      status,
+      meta: { command_id: `${nodeName}:i${index}` },
+      createdAt: new Date(from + index + after).toISOString(),
+      ...(error !== undefined && { error }),
+    });
+    const fails = failing.includes(index);
+    const end = fails ? event("command.failed", "FAILED", 1_500, `no stock ${index}`) : event("command.completed", "COMPLETED", 1_500);
+    return [event("command.issued", "PENDING", 0), event("command.started", "STARTED", 0), end];
+  });
+  const enter = { type: "step.enter", nodeName, status: "ENTERED", context: { iterations_expected: iterations } };
+  return [enter, ...events.flat(), { type: "loop.done", nodeName, status: "COMPLETED" }];
 }
 
 /** Returns the number of the reruns of an execution. */
@@ -525,6 +563,62 @@ test("all steps of a long execution are shown, up to 1,000, and the page says th
   await expect(timeline.getByRole("listitem")).toHaveCount(1_000);
   await page.getByRole("tab", { name: "Flow" }).click();
   await expect(page.getByText("The execution has more steps. The page shows the first 1,000")).toBeVisible();
+});
+
+test("a long flow is wrapped, is opened at its failed step, and finds steps by name", async ({ console, page }) => {
+  const names = ["start", ...Array.from({ length: 59 }, (_, index) => `step-${String(index + 1).padStart(2, "0")}`)];
+  const path = await registerChain(console.url, names);
+  const [id = ""] = await children(console.url, await idle(console.url), 1, path);
+  await report(console.url, id, FAILED_STEP.map((event) => ({ ...event, nodeName: "step-40" })));
+  await console.open(`/executions/${id}`, path);
+  const diagram = page.getByRole("group", { name: "Flow diagram of the steps" });
+  const step = (name: string) => diagram.getByRole("button", { name: new RegExp(`^${name}`) });
+  await diagram.scrollIntoViewIfNeeded();
+  await expect(step("step-40")).toBeInViewport({ ratio: 1 });
+  await expect(step("start")).not.toBeInViewport();
+  await expect(diagram.getByRole("img", { name: "Map of the flow" })).toBeVisible();
+  const [failed, later] = [await step("step-40").boundingBox(), await step("step-50").boundingBox()];
+  expect(failed?.width).toBeGreaterThan(130);
+  expect(later?.y).toBeGreaterThan((failed?.y ?? 0) + (failed?.height ?? 0));
+
+  const search = page.getByRole("searchbox", { name: "Find a step" });
+  const found = page.getByRole("status", { name: "Found steps" });
+  await search.fill("STEP-1");
+  await expect(found).toHaveText("1 of 10: step-10");
+  await expect(step("step-10")).toBeInViewport({ ratio: 1 });
+  await search.press("Shift+Enter");
+  await expect(found).toHaveText("10 of 10: step-19");
+  await search.press("Enter");
+  await search.press("Enter");
+  await expect(found).toHaveText("2 of 10: step-11");
+  await search.fill("step-59");
+  await expect(step("step-59")).toBeInViewport({ ratio: 1 });
+  await expectAccessible(page, "long flow");
+});
+
+test("a loop lists its failed iterations first, and a step of 0 ms has a mark in the timeline", async ({ console, page }) => {
+  const id = await idle(console.url);
+  const createdAt = new Date().toISOString();
+  const instant = ["step.enter", "step.exit"].map((type) => ({ type, nodeName: "check", status: "COMPLETED", createdAt }));
+  await report(console.url, id, [...instant, ...loopWithFailures("charge", 40, [7, 21, 39])]);
+  await console.open(`/executions/${id}`, PATH);
+  const charge = page.getByRole("group", { name: "Flow diagram of the steps" }).getByRole("button", { name: "charge" });
+  await expect(charge).toContainText("3 of 40 failed");
+  await expect(charge).toHaveAttribute("data-tone", "mixed");
+  await charge.click();
+  const rows = page.getByRole("table", { name: "Iterations" }).getByRole("row");
+  for (const [row, index] of [7, 21, 39].entries()) {
+    await expect(rows.nth(row + 1)).toContainText(new RegExp(`^${index}\\s*Failed.*no stock ${index}$`));
+  }
+  await expect(rows.nth(1)).toContainText("1.5 s");
+  await expect(rows.nth(4)).toContainText("Completed");
+  await page.getByRole("region", { name: "Step charge" }).getByRole("button", { name: "Load more" }).click();
+  await expect(rows).toHaveCount(41);
+
+  await page.getByRole("tab", { name: "Timeline" }).click();
+  const mark = page.getByRole("region", { name: "Timeline of the steps" }).getByTitle("check, 0 ms");
+  await expect(mark).toBeVisible();
+  expect((await mark.boundingBox())?.width).toBeGreaterThan(8);
 });
 
 test("an execution is cancelled with a reason", async ({ console, page }) => {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 const LOOP: &str = "status endedAt error steps { nodes { name status attempt enteredAt startedAt completedAt error
-    result iterations { expected dispatched completed } } }";
+    result iterations { expected dispatched completed failed } } }";
 
 struct Setup {
     server: Server,
@@ -142,6 +142,7 @@ async fn a_late_failure_of_a_completed_iteration_is_shown() {
     it.event(id, 1000, "command.failed", json!({ "command_id": command }), failed).await;
     let shown = it.shown(id).await;
     assert_eq!((counts(&shown), &the_loop(&shown)["error"]), ([3, 2, 2], &json!("no route")));
+    assert_eq!(the_loop(&shown)["iterations"]["failed"], json!(1));
     assert_eq!(it.advance(id).await, 14, "the whole log is folded");
     let stored = it.shown(id).await;
     assert_eq!((the_loop(&stored), &stored["status"]), (the_loop(&shown), &json!("FAILED")));

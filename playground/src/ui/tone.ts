@@ -1,6 +1,6 @@
 /** Tone of a status: the colour in which it is shown. The text always names the status too. */
 
-export type Tone = "good" | "busy" | "waiting" | "bad" | "plain";
+export type Tone = "good" | "busy" | "waiting" | "bad" | "mixed" | "plain";
 
 const TONES: Record<string, Tone> = {
   ACTIVE: "good",

@@ -176,6 +176,9 @@ pub struct StepIterations {
     dispatched: i32,
     /// Number of completed iterations.
     completed: i32,
+    /// Number of iterations that ended with an error, and that no other command has completed without one. Those with a
+    /// completion are in `completed` too.
+    failed: i32,
 }
 
 /// Progress of one frame of a cursor loop. A frame is the set of rows that one claim took.
@@ -286,20 +289,22 @@ impl Step {
             completed_at: step.ended_at().map(Time),
             duration_seconds: seconds_between(step.entered_at(), step.ended_at()),
             error: step.error().map(str::to_owned),
-            iterations: step.iterations().map(StepIterations::from),
+            iterations: StepIterations::of(step),
             frames,
             outcome: Outcome::Known(step.result().map(Json)),
         }
     }
 }
 
-impl From<workflow::Iterations> for StepIterations {
-    fn from(workflow::Iterations { expected, dispatched, completed }: workflow::Iterations) -> Self {
-        Self {
+impl StepIterations {
+    fn of(step: &StepState) -> Option<Self> {
+        let workflow::Iterations { expected, dispatched, completed } = step.iterations()?;
+        Some(Self {
             expected: to_graphql_int(expected),
             dispatched: to_graphql_int(dispatched),
             completed: to_graphql_int(completed),
-        }
+            failed: to_graphql_int(step.failed_iterations()?),
+        })
     }
 }
 

@@ -117,6 +117,25 @@ impl StepState {
         self.is_loop().then_some(Iterations { expected, dispatched, completed })
     }
 
+    /// Returns the number of iterations of the loop that ended with an error, and that no other command has completed
+    /// without one; `None`: the step is not a loop.
+    #[must_use]
+    pub fn failed_iterations(&self) -> Option<i64> {
+        let all_completed = self.all_iterations_completed();
+        let has_failed = |work: &Work| work.ended_with_error() && (work.is_completed() || !all_completed);
+        let (mut failed, mut succeeded, mut others) = (BTreeSet::new(), BTreeSet::new(), 0_usize);
+        for (command, work) in self.iterations_with_records() {
+            let index = index_of(command, work).filter(|_| self.has_indexes());
+            match (index, has_failed(work)) {
+                (Some(index), true) => drop(failed.insert(index)),
+                (Some(index), false) if work.is_completed() => drop(succeeded.insert(index)),
+                (None, true) => others += 1,
+                (_, false) => {}
+            }
+        }
+        self.is_loop().then(|| count((&failed - &succeeded).len() + others))
+    }
+
     /// Returns the frames of a cursor loop in order; `None`: the step is not a cursor loop.
     #[must_use]
     pub fn frames(&self) -> Option<Vec<Frame>> {

@@ -115,6 +115,13 @@ impl Work {
         self.completed.is_empty() && self.failed.place().is_none_or(|failed| self.seen.place() > Some(failed))
     }
 
+    /// Returns whether the command has ended with a failure or an error, or its last call has returned an error.
+    pub(super) fn ended_with_error(&self) -> bool {
+        let completed_with_error = self.completed.get().is_some_and(|completion| !completion.succeeded);
+        let has_error = self.standing_failure().is_some() || self.call_error().is_some();
+        !self.is_open() && (self.is_failed() || completed_with_error || has_error)
+    }
+
     /// Returns whether the iteration of this command can be sealed, as far as this command says: it is open, or it is
     /// completed and an event that can still come can't change this, unless the event contradicts it.
     ///

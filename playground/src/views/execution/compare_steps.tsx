@@ -5,8 +5,9 @@ import { formatDuration } from "../../ui/format";
 import { ObjectLink } from "../../app/object_links";
 import { StatusBadge } from "../../ui/status_badge";
 import { Duration } from "../../ui/time";
+import type { Tone } from "../../ui/tone";
 import type { Execution, StepState } from "./live_execution";
-import { stepInWords } from "./step_words";
+import { stepInWords, toneOfStep } from "./step_words";
 import classes from "./compare.module.css";
 
 interface Row {
@@ -18,7 +19,7 @@ interface Row {
 interface Side {
   /** Id of the run, for the row of the whole run. */
   run: string | null;
-  state: { status: string; label: string } | null;
+  state: { status: string; label: string; tone?: Tone } | null;
   seconds: number | null;
 }
 
@@ -44,7 +45,7 @@ function stepsOf(execution: Execution): Map<string, StepState> {
 }
 
 function sideOf(step: StepState | undefined): Side {
-  const state = step ? { status: step.status, label: stepInWords(step) } : null;
+  const state = step ? { status: step.status, label: stepInWords(step), tone: toneOfStep(step) } : null;
   return { run: null, state, seconds: step ? secondsBetween(step.enteredAt, step.completedAt) : null };
 }
 
@@ -61,7 +62,7 @@ function State({ side: { run, state } }: { side: Side }) {
     return <span className={classes.missing}>Not reached</span>;
   }
   return run === null ? (
-    <StatusBadge status={state.status} label={state.label} />
+    <StatusBadge {...state} />
   ) : (
     <>
       <StatusBadge status={state.status} />{" "}

@@ -9,6 +9,7 @@ import { LongMessage } from "../../ui/long_message";
 import { StackTrace } from "../../ui/stack_trace";
 import type { Execution, StepState } from "./live_execution";
 import type { TraceOf } from "./stack_traces";
+import { failuresInWords } from "./step_words";
 
 const TITLES: Partial<Record<Execution["status"], string>> = {
   FAILED: "The execution failed",
@@ -53,6 +54,7 @@ export function ErrorReport({ execution: { id, status, error, cancelledBy }, ste
             {": "}
             <LongMessage text={step.error ?? ""} name="error" />
             {step.attempt > 1 && ` (${step.attempt} attempts)`}
+            {failuresInWords(step) !== null && ` (${failuresInWords(step)})`}
           </Text>
           <StepTrace step={step} trace={traceOf(step)} shownAbove={trace} />
         </Fragment>

@@ -3,6 +3,8 @@
 import { graphlib, layout } from "@dagrejs/dagre";
 import { MarkerType, type Edge, type Node } from "@xyflow/react";
 
+import { READABLE } from "./flow_camera";
+import { LAYER_GAP, layerCount, NODE_HEIGHT, NODE_WIDTH, sizeOf, withRest, wrapped, type Place, type Places } from "./flow_rows";
 import type { Execution, StepState } from "./live_execution";
 
 export type Workflow = NonNullable<NonNullable<Execution["catalogEntry"]>["workflow"]>;
@@ -16,16 +18,16 @@ export interface StepData extends Record<string, unknown> {
   /** Null if the execution has not reached the step. */
   state: StepState | null;
   direction: Direction;
+  /** Whether the search found the step, and shows it. */
+  match: "current" | "other" | null;
 }
 
 export type StepNode = Node<StepData, "step">;
 
-export const NODE_WIDTH = 176;
-export const NODE_HEIGHT = 62;
 const MAX_LABEL = 26;
 
 export interface FlowLayout {
-  places: ReadonlyMap<string, { x: number; y: number }>;
+  places: Places;
   direction: Direction;
   width: number;
   height: number;
@@ -41,12 +43,18 @@ export function namesOf(workflow: Workflow | null, states: readonly StepState[])
   return [...new Set([...(workflow?.steps ?? []), ...states].map(({ name }) => name))];
 }
 
-/** Places of the steps. They depend on the names and the transitions, so a changed state needs no other layout. */
-export function layoutOf(workflow: Workflow | null, names: readonly string[], direction: Direction): FlowLayout {
-  const graph = arranged(names, edgesOf(workflow?.steps ?? [], new Map()), direction);
-  const places = new Map(names.map((name) => [name, graph.node(name) as { x: number; y: number }]));
-  const { width = 0, height = 0 } = graph.graph() as { width?: number; height?: number };
-  return { places, direction, width, height };
+/**
+ * Places of the steps. They depend on the names and the transitions, so a changed state needs no other layout. `columns` is
+ * the number of layers that fit side by side; a flow that is much longer is wrapped.
+ */
+export function layoutOf(workflow: Workflow | null, names: readonly string[], direction: Direction, columns: number): FlowLayout {
+  const edges = edgesOf(workflow?.steps ?? [], new Map(), new Map());
+  const linked = new Set(edges.flatMap(({ source, target }) => [source, target]));
+  const flow = arranged(names.filter((name) => linked.has(name)), edges, direction);
+  const long = direction === "LR" && layerCount(flow) > columns / READABLE;
+  const rest = names.filter((name) => !linked.has(name));
+  const places = withRest(long ? wrapped(flow, columns) : flow, rest, columns);
+  return { places, direction, ...sizeOf(places) };
 }
 
 /** Returns the nodes and the transitions with the state of the steps. */
@@ -59,12 +67,12 @@ export function graphOf(workflow: Workflow | null, states: readonly StepState[],
     position: { x: x - NODE_WIDTH / 2, y: y - NODE_HEIGHT / 2 },
     width: NODE_WIDTH,
     height: NODE_HEIGHT,
-    data: { name, step: steps.get(name) ?? null, state: byName.get(name) ?? null, direction },
+    data: { name, step: steps.get(name) ?? null, state: byName.get(name) ?? null, direction, match: null },
   }));
-  return { nodes, edges: edgesOf([...steps.values()], byName) };
+  return { nodes, edges: edgesOf([...steps.values()], byName, direction === "LR" ? places : new Map()) };
 }
 
-function edgesOf(steps: readonly WorkflowStep[], states: ReadonlyMap<string, StepState>): Edge[] {
+function edgesOf(steps: readonly WorkflowStep[], states: ReadonlyMap<string, StepState>, places: Places): Edge[] {
   const names = new Set(steps.map(({ name }) => name));
   return steps.flatMap(({ name, transitions }) =>
     transitions
@@ -76,6 +84,7 @@ function edgesOf(steps: readonly WorkflowStep[], states: ReadonlyMap<string, Ste
           id: `${name}>${to}>${index}`,
           source: name,
           target: to,
+          ...(beginsRow(places.get(name), places.get(to)) && { type: "smoothstep" }),
           ...(condition !== null && { label: shortened(condition) }),
           style: { stroke: color, strokeWidth: reached ? 2 : 1, ...(!reached && { strokeDasharray: "4 3" }) },
           markerEnd: { type: MarkerType.ArrowClosed, color },
@@ -83,6 +92,11 @@ function edgesOf(steps: readonly WorkflowStep[], states: ReadonlyMap<string, Ste
         };
       }),
   );
+}
+
+/** Returns whether a transition leads to the start of a lower row. Its line then lies between the rows. */
+function beginsRow(from: Place | undefined, to: Place | undefined): boolean {
+  return from !== undefined && to !== undefined && to.x < from.x && to.y > from.y + NODE_HEIGHT;
 }
 
 function isReached(state: StepState | undefined): boolean {
@@ -94,12 +108,15 @@ function shortened(condition: string): string {
   return text.length > MAX_LABEL ? `${text.slice(0, MAX_LABEL - 1)}…` : text;
 }
 
-function arranged(names: readonly string[], edges: readonly Edge[], direction: Direction) {
+function arranged(names: readonly string[], edges: readonly Edge[], direction: Direction): Places {
+  if (names.length === 0) {
+    return new Map();
+  }
   const graph = new graphlib.Graph({ multigraph: true });
-  graph.setGraph({ rankdir: direction, nodesep: 28, ranksep: direction === "LR" ? 56 : 40 });
+  graph.setGraph({ rankdir: direction, nodesep: 28, ranksep: direction === "LR" ? LAYER_GAP : 40 });
   graph.setDefaultEdgeLabel(() => ({}));
   names.forEach((name) => graph.setNode(name, { width: NODE_WIDTH, height: NODE_HEIGHT }));
   edges.forEach(({ id, source, target }) => graph.setEdge(source, target, {}, id));
   layout(graph);
-  return graph;
+  return new Map(names.map((name) => [name, graph.node(name) as Place]));
 }

@@ -3,9 +3,8 @@
 import { Handle, Position, type NodeProps } from "@xyflow/react";
 import { IconRepeat } from "@tabler/icons-react";
 
-import { toneOf } from "../../ui/tone";
 import type { StepData, StepNode } from "./flow_graph";
-import { stepInWords } from "./step_words";
+import { stepInWords, toneOfStep } from "./step_words";
 import classes from "./flow_diagram.module.css";
 
 export function FlowStep({ data, selected }: NodeProps<StepNode>) {
@@ -17,7 +16,8 @@ export function FlowStep({ data, selected }: NodeProps<StepNode>) {
       <button
         type="button"
         className={classes.node}
-        data-tone={data.state ? toneOf(data.state.status) : "none"}
+        data-tone={data.state ? toneOfStep(data.state) : "none"}
+        data-match={data.match}
         aria-pressed={selected}
         title={data.step?.description ?? data.name}
       >

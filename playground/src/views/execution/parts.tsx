@@ -49,7 +49,7 @@ export function Parts({ execution, shown, moment, log, traceOf }: Props) {
   const navigate = route.useNavigate();
   const opened: Tab = isTab(tab) ? tab : compare === undefined ? "flow" : "compare";
   const contents: Record<Tab, () => ReactNode> = {
-    flow: () => <Flow execution={shown} moment={moment} traceOf={traceOf} />,
+    flow: () => <Flow execution={shown} running={execution.endedAt === null} moment={moment} traceOf={traceOf} />,
     timeline: () => (
       <Panel title="Time of the steps">
         <EarlierEvents log={log} />
@@ -89,7 +89,11 @@ function isTab(text: string | undefined): text is Tab {
   return text !== undefined && text in TITLES;
 }
 
-function Flow({ execution, moment, traceOf }: Pick<Props, "execution" | "moment" | "traceOf">) {
+interface FlowProps extends Pick<Props, "execution" | "moment" | "traceOf"> {
+  running: boolean;
+}
+
+function Flow({ execution, running, moment, traceOf }: FlowProps) {
   const { step } = route.useSearch();
   const navigate = route.useNavigate();
   const steps = execution.steps?.nodes ?? [];
@@ -108,6 +112,7 @@ function Flow({ execution, moment, traceOf }: Pick<Props, "execution" | "moment"
           step={workflow?.steps.find(({ name }) => name === step) ?? null}
           state={state}
           trace={state && traceOf(state)}
+          running={running}
           moment={moment}
         />
       )}

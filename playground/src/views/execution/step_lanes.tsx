@@ -13,7 +13,7 @@ export function StepLanes({ bar, span }: { bar: StepBars; span: Span }) {
   const hidden = bar.lanes.length - MAX_LANES;
   return (
     <div className={classes.lanes}>
-      <div className={classes.step} style={place(bar.entered, end, span)} title={`${bar.step.name}, ${lasted(bar.entered, end)}`} />
+      <StepBar name={bar.step.name} from={bar.entered} to={end} span={span} />
       {bar.lanes.length === 0 && <div className={classes.lane} />}
       {bar.lanes.slice(0, MAX_LANES).map((lane, number) => (
         <div key={number} className={classes.lane}>
@@ -28,6 +28,16 @@ export function StepLanes({ bar, span }: { bar: StepBars; span: Span }) {
         </Text>
       )}
     </div>
+  );
+}
+
+/** A bar; a mark if it lasted less than a millisecond, because such a bar has no width. */
+function StepBar({ name, from, to, span }: { name: string; from: number; to: number; span: Span }) {
+  const title = `${name}, ${lasted(from, to)}`;
+  return to - from < 1 ? (
+    <div className={classes.instant} style={{ left: `clamp(7px, ${share(from, span)}%, 100% - 7px)` }} title={title} />
+  ) : (
+    <div className={classes.step} style={place(from, to, span)} title={title} />
   );
 }
 

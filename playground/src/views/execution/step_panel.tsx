@@ -12,8 +12,9 @@ import { StackTrace } from "../../ui/stack_trace";
 import { StatusBadge } from "../../ui/status_badge";
 import { Time } from "../../ui/time";
 import type { WorkflowStep } from "./flow_graph";
+import { IterationsTable } from "./iterations_table";
 import type { StepState } from "./live_execution";
-import { stepInWords } from "./step_words";
+import { stepInWords, toneOfStep } from "./step_words";
 
 const route = getRouteApi("/executions/$id");
 
@@ -23,11 +24,13 @@ interface Props {
   state: StepState | null;
   /** Stack trace of its error; null if none is known. */
   trace: string | null;
+  /** Whether the execution can have more events. */
+  running: boolean;
   /** Time of the moment that is shown; undefined: the newest state. */
   moment: string | undefined;
 }
 
-export function StepPanel({ name, step, state, trace, moment }: Props) {
+export function StepPanel({ name, step, state, trace, running, moment }: Props) {
   const { id } = route.useParams();
   const navigate = route.useNavigate();
   const close = () =>
@@ -36,7 +39,7 @@ export function StepPanel({ name, step, state, trace, moment }: Props) {
     <Panel title={`Step ${name}`} actions={<CloseButton size="sm" aria-label="Close the step" onClick={close} />}>
       <FieldList
         fields={[
-          ["Status", state ? <StatusBadge status={state.status} label={stepInWords(state)} /> : "Not reached"],
+          ["Status", state ? <StatusBadge status={state.status} label={stepInWords(state)} tone={toneOfStep(state)} /> : "Not reached"],
           ["Description", step?.description],
           ["Tools", step?.tools.map(({ kind, label, playbook }) => [kind, label, playbook].filter(Boolean).join(" ")).join(", ")],
           ["Runs only if", step?.condition],
@@ -49,6 +52,7 @@ export function StepPanel({ name, step, state, trace, moment }: Props) {
           ["Result", state && state.result !== null && <JsonTree value={state.result} name={`Result of ${name}`} />],
         ]}
       />
+      {state?.iterations && <IterationsTable key={name} step={name} running={running} moment={moment} />}
       <Group mt="sm">
         <Button
           renderRoot={(props) => <Link {...props} to="/events" search={{ executions: id, nodes: name, from: "beginning" }} />}

@@ -13,12 +13,12 @@ import { StatusBadge } from "../../ui/status_badge";
 import { Time } from "../../ui/time";
 import { MAX_STEPS } from "./all_steps";
 import type { StepState } from "./live_execution";
-import { stepInWords } from "./step_words";
+import { stepInWords, toneOfStep } from "./step_words";
 import classes from "./steps_table.module.css";
 
 const columns = (moment: string | undefined): readonly Column<StepState>[] => [
   { title: "Step", cell: ({ name }) => <StepLink name={name} /> },
-  { title: "Status", cell: (step) => <StatusBadge status={step.status} label={stepInWords(step)} /> },
+  { title: "Status", cell: (step) => <StatusBadge status={step.status} label={stepInWords(step)} tone={toneOfStep(step)} /> },
   { title: "Entered", cell: ({ enteredAt }) => <Time value={enteredAt} /> },
   { title: "Duration", align: "right", cell: (step) => <RunDuration from={step.enteredAt} to={step.completedAt} moment={moment} /> },
   { title: "Error", cell: ({ error }) => error !== null && <ErrorOf error={error} /> },

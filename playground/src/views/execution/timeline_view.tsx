@@ -9,6 +9,7 @@ import { StatusBadge } from "../../ui/status_badge";
 import type { Execution } from "./live_execution";
 import type { LogEventFragment } from "./operations.generated";
 import { StepLanes } from "./step_lanes";
+import { failuresInWords, toneOfStep } from "./step_words";
 import { barsOf, share, type Span, type StepBars } from "./timeline";
 import classes from "./timeline_view.module.css";
 
@@ -66,7 +67,7 @@ function Row({ bar, span }: { bar: StepBars; span: Span }) {
   return (
     <li className={classes.row}>
       <div className={classes.name}>
-        <StatusBadge status={step.status} label={step.name} />
+        <StatusBadge status={step.status} label={step.name} tone={toneOfStep(step)} />
         <Text span size="xs" c="dimmed">
           {inWords(bar, span)}
         </Text>
@@ -84,6 +85,10 @@ function inWords({ step, entered, ended, lanes }: StepBars, span: Span): string 
   if (step.iterations) {
     parts.push(`${step.iterations.completed} of ${step.iterations.expected} iterations`);
   }
+  const failures = failuresInWords(step);
+  if (failures !== null) {
+    parts.push(failures);
+  }
   if (step.attempt > 1) {
     parts.push(`${step.attempt} attempts`);
   }
@@ -97,7 +102,7 @@ function inWords({ step, entered, ended, lanes }: StepBars, span: Span): string 
 function Legend() {
   return (
     <div className={classes.legend} aria-hidden="true">
-      {["Step", "Waiting for a worker", "Running", "Done", "Failed"].map((kind) => (
+      {["Step", "Instant", "Waiting for a worker", "Running", "Done", "Failed"].map((kind) => (
         <span key={kind} data-kind={kind.split(" ")[0]!.toLowerCase()}>
           {kind}
         </span>

@@ -142,7 +142,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("DeploymentReplica", Open, "leaseExpiresAt machineId replica startedAt version"),
     ("Shard", Open, "available buckets error latencyMilliseconds poolIdle poolSize shard"),
     ("StepDurations", Open, "max p50 p95 p99 total"),
-    ("StepIterations", Open, "completed dispatched expected"),
+    ("StepIterations", Open, "completed dispatched expected failed"),
     ("StepStats", Open, "executions from moreSteps steps to unavailableShards"),
     (
         "StepSummary",

@@ -184,6 +184,7 @@ fn shown(name: &str, step: &StepState, events: &[&Event]) -> Value {
         result,
         step.error(),
         iterations,
+        step.failed_iterations(),
         format!("{:?}", step.frames()),
     ])
 }
@@ -321,6 +322,37 @@ fn the_error_of_a_failed_command_is_shown_although_another_command_completed_its
         assert_eq!(shown.error(), Some("no route"));
         assert_eq!(shown.iterations(), Some(Iterations { expected: 3, dispatched: 2, completed: 2 }));
     }
+}
+
+#[test]
+fn an_iteration_is_failed_if_its_last_outcome_is_an_error() {
+    for (course, failed) in [
+        (Course::Issued, 0),
+        (Course::Started, 0),
+        (Course::Completes, 0),
+        (Course::Fails, 1),
+        (Course::FailsThenCompletes, 0),
+        (Course::CompletesThenFails, 1),
+        (Course::CallFailsThenCompletes, 0),
+        (Course::CallHasError, 1),
+        (Course::CompletesWithError, 1),
+        (Course::Replaced { failed: true }, 0),
+    ] {
+        let mut history = History::started();
+        history.entered_loop(LOOP, 3);
+        history.iterates(0, None, Course::Completes, 0);
+        history.iterates(1, None, course, 0);
+        for state in [history.fold(), stored(history.fold())] {
+            assert_eq!(step(&state, LOOP).failed_iterations(), Some(failed), "{course:?}");
+        }
+    }
+    let mut replaced = History::started();
+    replaced.entered_loop(LOOP, 1);
+    replaced.fails(LOOP, "c1", "no route").runs(LOOP, "c2", json!(1));
+    assert_eq!(step(&replaced.fold(), LOOP).failed_iterations(), Some(0), "the loop is completed by other commands");
+    let mut plain = History::started();
+    plain.entered(LOOP).fails(LOOP, "c1", "no route");
+    assert_eq!(step(&plain.fold(), LOOP).failed_iterations(), None, "the step is not a loop");
 }
 
 #[test]
