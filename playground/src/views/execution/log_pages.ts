@@ -1,12 +1,9 @@
 /** Events of a log in the order of their ids, from pages that overlap or were read at different times. */
 
+import { compareIds } from "./event_ids";
+
 interface WithId {
   eventId: string;
-}
-
-/** Compares ids as numbers. They have more digits than a number of JavaScript. */
-export function compareIds(a: string, b: string): number {
-  return a.length - b.length || (a < b ? -1 : Number(a > b));
 }
 
 /** Returns the events of two lists in the order of their ids, each once and in this order. */

@@ -8,7 +8,6 @@ import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 
 import { send } from "../../api/client";
 import { toApiError, type ApiError } from "../../api/errors";
-import { compareIds } from "./event_ids";
 import { eventAt, merged, overlap, type LoadedLog } from "./log_pages";
 import { ExecutionLogDocument, ExecutionLogStartDocument, type LogEventFragment } from "./operations.generated";
 

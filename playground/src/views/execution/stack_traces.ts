@@ -3,7 +3,7 @@
  * which is in the result of the step.
  */
 
-import { compareIds } from "./log_pages";
+import { compareIds } from "./event_ids";
 
 const MAX_DEPTH = 8;
 const NAMES = ["stack_trace", "stackTrace", "traceback", "stderr"];
