@@ -18,6 +18,8 @@ const PATH: &str = "bench/run";
 struct Product {
     http: Http,
     ids: Arc<Ids>,
+    /// The input's field for labels, with the comma before it; empty: no labels.
+    labels: &'static str,
     body: String,
 }
 
@@ -27,7 +29,8 @@ impl Caller for Product {
         self.body.clear();
         write!(
             self.body,
-            r#"{{"query":"mutation($input: ExecuteInput!) {{ execute(input: $input) {{ execution {{ id status }} outcome userErrors {{ code message }} }} }}","variables":{{"input":{{"entry":{{"path":"{PATH}"}},"workload":{{"n":{n}}},"dedup":{{"key":"message-{n}"}}}}}}}}"#
+            r#"{{"query":"mutation($input: ExecuteInput!) {{ execute(input: $input) {{ execution {{ id status }} outcome userErrors {{ code message }} }} }}","variables":{{"input":{{"entry":{{"path":"{PATH}"}},"workload":{{"n":{n}}},"dedup":{{"key":"message-{n}"}}{labels}}}}}}}"#,
+            labels = self.labels
         )
         .unwrap();
         let response = self.http.post(&self.body).await;
@@ -92,19 +95,43 @@ async fn texts(server: &Server) -> Texts {
     Texts { catalog_id, path: PATH.to_owned() }
 }
 
+async fn products(stage: &Stage, callers: usize, labels: &'static str) -> Vec<Product> {
+    let mut products = Vec::new();
+    for _ in 0..callers {
+        let http = Http::connect(&stage.server.url, "/graphql").await;
+        products.push(Product { http, ids: stage.ids.clone(), labels, body: String::new() });
+    }
+    products
+}
+
 /// Returns both sides of single calls.
 pub async fn sides(stage: &Stage, callers: usize) -> [Side; 2] {
     let (texts, pools) = (texts(&stage.server).await, Pools::new(stage, 1).await);
-    let mut product = Vec::new();
-    for _ in 0..callers {
-        let http = Http::connect(&stage.server.url, "/graphql").await;
-        product.push(Product { http, ids: stage.ids.clone(), body: String::new() });
-    }
     let bare = || Bare { pools: pools.clone(), texts: texts.clone(), ids: stage.ids.clone(), size: 1 };
     [
-        Side::new("execute", stage.of_server(), product),
+        Side::new("execute", stage.of_server(), products(stage, callers, "").await),
         Side::new("the three statements", stage.of_driver(), (0..callers).map(|_| bare()).collect()),
     ]
+}
+
+/// Measures calls with two labels beside calls without.
+pub async fn measure_labels(stage: &Stage, report: &mut Report, callers: usize) {
+    texts(&stage.server).await;
+    let labels = r#","labels":[{"name":"team","value":"payments"},{"name":"region","value":"eu"}]"#;
+    let sides = &mut [
+        Side::new("execute with two labels", stage.of_server(), products(stage, callers, labels).await),
+        Side::new("execute without labels", stage.of_server(), products(stage, callers, "").await),
+    ];
+    let samples = in_turns(stage.pace, sides, async || ()).await;
+    let comparison = Comparison {
+        part: "questions",
+        work: "execute with two labels".to_owned(),
+        unit: "calls/s",
+        conditions: stage.conditions(callers),
+        ratio: Some(Limit::AtLeast(0.95)),
+        rate: None,
+    };
+    report.compared(comparison, names(sides).zip(samples).collect());
 }
 
 /// Measures 16 callers beside `count` executions and dedup claims.

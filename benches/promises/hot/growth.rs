@@ -3,17 +3,21 @@
 
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, TimeDelta, Utc};
 use noetl_testkit::Server;
 use noetl_testkit::projections::ADVANCE_PROJECTIONS;
 use serde_json::{Value, json};
 
 use super::http::Http;
-use super::{Database, Stage, execute, project};
+use super::{Database, Stage, execute, history, project};
 use crate::fanout::{self, Delays};
 use crate::report::{Point, Report, Spread};
 
 /// Repetitions of a read; the median and the quartiles are reported.
 const READS: usize = 41;
+
+/// Age of the oldest execution, if there are 10,000,000; of fewer, the newest is as much older.
+const AGE: TimeDelta = TimeDelta::days(100);
 
 /// Writes the events of a workflow that repeats 20 steps. Each run of a step has ten events, three of unknown type.
 const WRITE: &str = "
@@ -28,15 +32,16 @@ const WRITE: &str = "
            CASE WHEN n % 10 = 6 THEN jsonb_build_object('values', jsonb_build_object('v' || n / 10 % 10, n)) END
     FROM generate_series($2::bigint, $3::bigint) AS n";
 
-/// Adds executions, the newest last. `$1` is the first id, `$2` and `$3` the range of numbers. One in a thousand failed,
-/// and each of the 1,000 paths has as many.
+/// Adds executions, the newest last, 100,000 for each day. `$1` is the first id, `$2` and `$3` the range of numbers, and
+/// `$4` the time of number 0. One in a thousand failed, and each of the 1,000 paths has as many. One in ten has labels.
 const EXECUTIONS: &str = "
     INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, path, status, last_event_type,
-                                 last_event_id, start_time, end_time)
+                                 last_event_id, start_time, end_time, labels)
     SELECT $1 + n, 1, 1000 + n % 1000, 'area' || n % 10 || '/path' || n % 1000,
            CASE WHEN n % 1000 = 7 THEN 'FAILED' WHEN n % 100 = 3 THEN 'RUNNING' ELSE 'COMPLETED' END,
-           'playbook.completed', $1 + n, now() - make_interval(secs => 20000000 - n),
-           CASE WHEN n % 100 <> 3 THEN now() - make_interval(secs => 20000000 - n - 5) END
+           'playbook.completed', $1 + n, $4 + n * interval '864 ms',
+           CASE WHEN n % 100 <> 3 THEN $4 + n * interval '864 ms' + interval '5 s' END,
+           CASE WHEN n % 10 = 0 THEN jsonb_build_object('order_id', n::text, 'team', 't' || n / 10 % 100) END
     FROM generate_series($2::bigint, $3::bigint) AS n";
 
 /// Adds settled dedup claims.
@@ -47,8 +52,9 @@ const CLAIMS: &str = "
     FROM generate_series($2::bigint, $3::bigint) AS n";
 
 /// Lists whose pages are measured: name, and filter.
-fn lists() -> [(&'static str, Value); 7] {
-    let start = chrono::Utc::now() - chrono::Duration::seconds(20_000_000 - 5_000);
+fn lists(begin: DateTime<Utc>) -> [(&'static str, Value); 10] {
+    let start = begin + AGE / 10_000_000 * 5_000;
+    let completed = json!({ "labels": [{ "name": "team", "exists": true }], "statuses": ["COMPLETED"] });
     [
         ("all", json!({})),
         ("statuses: [FAILED], 1 in 1,000", json!({ "statuses": ["FAILED"] })),
@@ -57,18 +63,20 @@ fn lists() -> [(&'static str, Value); 7] {
         ("pathPrefix, 1 in 10", json!({ "pathPrefix": "area3/" })),
         ("parentExecutionId, 1 in 1,000", json!({ "parentExecutionId": "1500" })),
         ("startedBefore, the oldest 5,000", json!({ "startedBefore": start.to_rfc3339() })),
+        ("labels: 1 in 1,000", json!({ "labels": [{ "name": "team", "equals": "t7" }] })),
+        ("labels: 1 in 10, and statuses: [COMPLETED]", completed),
+        ("labels: one execution", json!({ "labels": [{ "name": "order_id", "equals": "5000" }] })),
     ]
 }
 
+/// Measures the growth of events, executions and live readers.
 pub async fn measure(report: &mut Report, largest: i64, pace: super::Pace) {
     let durable = Database::start(true).await;
     report.machine("growth", &super::machine(&durable).await);
     let stage = Stage::new(&durable, 1, false, pace).await;
     events(&stage, report, largest.min(1_000_000)).await;
     drop(stage);
-    let stage = Stage::new(&durable, 1, false, pace).await;
-    rows(&stage, report, largest).await;
-    drop(stage);
+    rows(&durable, report, largest, pace).await;
     for readers in [1, 10, 100, 1_000] {
         let Delays { p50, p99, cpu } = fanout::delays(async || durable.deployment(1).await, readers).await;
         let x = readers as f64;
@@ -76,6 +84,13 @@ pub async fn measure(report: &mut Report, largest: i64, pace: super::Pace) {
         report.point(Point { plot: "readers", series: "p99", x, unit: "ms", y: p99 });
         report.point(Point { plot: "readers-cpu", series: "CPU of the server", x, unit: "µs", y: cpu });
     }
+}
+
+/// Measures only the growth of executions.
+pub async fn measure_rows(report: &mut Report, largest: i64, pace: super::Pace) {
+    let durable = Database::start(true).await;
+    report.machine("growth", &super::machine(&durable).await);
+    rows(&durable, report, largest, pace).await;
 }
 
 /// Measures an execution with 10^3 to `largest` events.
@@ -102,28 +117,32 @@ async fn events(stage: &Stage, report: &mut Report, largest: i64) {
     }
 }
 
-/// Measures lists of 10^4 to `largest` executions, and `execute` beside as many executions and dedup claims.
-async fn rows(stage: &Stage, report: &mut Report, largest: i64) {
+/// Measures lists and the history of 10^4 to `largest` executions, and `execute` beside as many executions and dedup
+/// claims.
+async fn rows(database: &Database, report: &mut Report, largest: i64, pace: super::Pace) {
+    let stage = &Stage::new(database, 1, false, pace).await;
     let mut shard = stage.deployment.shard(0).await;
     let mut cluster = stage.deployment.cluster().await;
-    let (first, mut written) = (1_000_000_i64, 0);
+    let (first, begin, mut written) = (1_000_000_i64, Utc::now() - AGE, 0);
     for count in powers(10_000, largest) {
         while written < count {
             let to = count.min(written + 500_000);
-            sqlx::query(EXECUTIONS).bind(first).bind(written + 1).bind(to).execute(&mut shard).await.unwrap();
+            let executions = sqlx::query(EXECUTIONS).bind(first).bind(written + 1).bind(to).bind(begin);
+            executions.execute(&mut shard).await.unwrap();
             sqlx::query(CLAIMS).bind(first).bind(written + 1).bind(to).execute(&mut cluster).await.unwrap();
             written = to;
         }
-        sqlx::query("VACUUM ANALYZE noetl.execution").execute(&mut shard).await.unwrap();
+        sqlx::query("VACUUM ANALYZE noetl.execution, noetl.execution_label").execute(&mut shard).await.unwrap();
         sqlx::query("VACUUM ANALYZE noetl.subscription_dedup").execute(&mut cluster).await.unwrap();
-        for (name, filter) in lists() {
+        let x = count as f64;
+        for (name, filter) in lists(begin) {
             let (first, hundredth) = pages(&stage.server, &filter).await;
-            let x = count as f64;
             report.point(Point { plot: "rows-first", series: name, x, unit: "ms", y: first });
             if let Some(y) = hundredth {
                 report.point(Point { plot: "rows-hundredth", series: name, x, unit: "ms", y });
             }
         }
+        history::measure(stage, report, count, begin + AGE / 10_000_000 * i32::try_from(count).unwrap()).await;
         execute::measure_beside(stage, report, count).await;
     }
 }
@@ -147,7 +166,7 @@ async fn pages(server: &Server, filter: &Value) -> (Spread, Option<Spread>) {
 
 /// Returns the median and the quartiles of the times of a read in milliseconds. The read must succeed; one that takes
 /// longer than its limit is reported with the time until it was refused.
-async fn times(server: &Server, query: &str, variables: &Value) -> Spread {
+pub async fn times(server: &Server, query: &str, variables: &Value) -> Spread {
     let mut http = Http::connect(&server.url, "/graphql").await;
     let body = json!({ "query": query, "variables": variables }).to_string();
     let mut times = Vec::new();

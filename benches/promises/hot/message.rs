@@ -13,6 +13,7 @@ use sqlx::{Connection, PgConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use super::execute::names;
 use super::http::Http;
 use super::load::{Caller, Pace, Side, in_turns};
 use super::{Ids, Stage, script};
@@ -216,6 +217,34 @@ pub async fn measure(stage: &Stage, report: &mut Report) {
     report.compared(comparison, vec![("a whole message", samples)]);
     until_all_completed(server, messages).await;
     drop(tasks);
+}
+
+/// Measures messages beside those of a deployment that keeps neither the history of executions nor the index of labels.
+pub async fn measure_triggers(stage: &Stage, without: &Stage, report: &mut Report) {
+    let drop_triggers = "DROP TRIGGER execution_history_insert ON noetl.execution;
+                         DROP TRIGGER execution_history_update ON noetl.execution;
+                         DROP TRIGGER execution_history_delete ON noetl.execution;
+                         DROP TRIGGER execution_index_labels ON noetl.execution;
+                         DROP TRIGGER execution_clear_labels ON noetl.execution;
+                         DROP TRIGGER execution_drop_labels ON noetl.execution";
+    without.deployment.on_shard(0, drop_triggers).await;
+    let ((with_all, tasks), (with_none, other_tasks)) = (sources(stage).await, sources(without).await);
+    let sides = &mut [
+        Side::new("a whole message", stage.of_server(), with_all),
+        Side::new("without the history and the index of labels", without.of_server(), with_none),
+    ];
+    let pace = Pace { time: stage.pace.time * LONGER, ..stage.pace };
+    let samples = in_turns(pace, sides, async || ()).await;
+    let comparison = Comparison {
+        part: "questions",
+        work: "a whole message, with the history and the index of labels".to_owned(),
+        unit: "messages/s",
+        conditions: stage.conditions(IN_FLIGHT),
+        ratio: Some(Limit::AtLeast(0.95)),
+        rate: None,
+    };
+    report.compared(comparison, names(sides).zip(samples).collect());
+    drop((tasks, other_tasks));
 }
 
 /// Returns the statements that take the most time of Postgres, for each message.

@@ -7,6 +7,7 @@
 pub mod bare_reads;
 mod execute;
 mod growth;
+mod history;
 pub mod http;
 pub mod load;
 mod message;
@@ -36,7 +37,7 @@ use processes::Processes;
 /// Connections of each pool, on both sides; the server's default.
 pub const CONNECTIONS: u32 = 16;
 /// The parts, in the order in which they run.
-pub const PARTS: [&str; 6] = ["execute", "batch", "project", "outbox", "lists", "message"];
+pub const PARTS: [&str; 7] = ["execute", "batch", "project", "outbox", "lists", "message", "questions"];
 
 /// Settings of the Postgres servers, besides `fsync`.
 const POSTGRES: [(&str, &str); 7] = [
@@ -141,8 +142,7 @@ impl Ids {
 }
 
 /// Measures the wanted parts with durable Postgres, the writes also with Postgres without fsync, and some also with the
-/// server's background work. `shards`, `peers`, `profile` and
-/// `growth` run only if they are named.
+/// server's background work. `shards`, `peers`, `profile`, `growth` and its part `rows` run only if they are named.
 pub async fn measure(report: &mut Report, quick: bool, wanted: impl Fn(&str) -> bool, named: impl Fn(&str) -> bool) {
     let pace = Pace { rounds: 3, time: Duration::from_millis(if quick { 400 } else { 2_500 }) };
     if PARTS.into_iter().any(&wanted) {
@@ -163,6 +163,8 @@ pub async fn measure(report: &mut Report, quick: bool, wanted: impl Fn(&str) -> 
     }
     if named("growth") {
         growth::measure(report, if quick { 100_000 } else { 10_000_000 }, pace).await;
+    } else if named("rows") {
+        growth::measure_rows(report, if quick { 100_000 } else { 10_000_000 }, pace).await;
     }
 }
 
@@ -189,6 +191,10 @@ async fn hot_paths(report: &mut Report, pace: Pace, wanted: impl Fn(&str) -> boo
     if wanted("lists") {
         reads::measure_at(&stage, report, &[16]).await;
     }
+    if wanted("questions") {
+        execute::measure_labels(&stage, report, 64).await;
+        message::measure_triggers(&stage, &Stage::new(&durable, 1, true, pace).await, report).await;
+    }
     let (resident, limit) = (report::resident_mib(&stage.server), Some(Limit::AtMost(96.0)));
     report.figure("hot paths: resident memory of a server with background work", resident, "MiB", limit);
     drop(stage);
@@ -203,6 +209,9 @@ async fn hot_paths(report: &mut Report, pace: Pace, wanted: impl Fn(&str) -> boo
 async fn parts(stage: &Stage, report: &mut Report, wanted: impl Fn(&str) -> bool) {
     if wanted("execute") {
         execute::measure_at(stage, report, &[1, 16, 64, 256]).await;
+    }
+    if wanted("questions") {
+        execute::measure_labels(stage, report, 16).await;
     }
     if wanted("batch") {
         execute::measure_batches(stage, report).await;
