@@ -32,7 +32,9 @@ ALTER TABLE noetl.execution
     -- of other programs.
     ADD COLUMN IF NOT EXISTS failed_steps INTEGER,
     -- Labels of the started event: names with texts. Null: there are none.
-    ADD COLUMN IF NOT EXISTS labels JSONB;
+    ADD COLUMN IF NOT EXISTS labels JSONB,
+    -- Time at which the first step began. Null: none has, or the row is of another program.
+    ADD COLUMN IF NOT EXISTS first_step_time TIMESTAMPTZ;
 
 -- Index of the labels: for each label of an execution an entry `name=value`, and one with the name alone. The columns
 -- repeat those of the execution, so that one index finds a page of the executions with a label and a status. Their names

@@ -21,8 +21,9 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 
 -- Numbers of executions of a span: 60, 3600 or 86400 seconds from `at`. The texts are empty if the executions have none.
--- `classes` has the classes of the durations of ended executions, and `counts` the number of executions for each; a
--- class may be repeated. The key is for logical replication, which needs one to delete rows.
+-- `classes` has the classes of the durations of the executions that ended, in order, and `counts` the number of executions
+-- for each. `wait_classes` and `wait_counts` have those of their waits until the first step, if they had one. The key is for
+-- logical replication, which needs one to delete rows.
 CREATE TABLE IF NOT EXISTS noetl.execution_history (
     row_id          UUID PRIMARY KEY DEFAULT gen_random_uuid(),
     span            INTEGER NOT NULL CHECK (span IN (60, 3600, 86400)),
@@ -36,7 +37,9 @@ CREATE TABLE IF NOT EXISTS noetl.execution_history (
     failed          BIGINT NOT NULL,
     cancelled       BIGINT NOT NULL,
     classes         SMALLINT[] NOT NULL,
-    counts          BIGINT[] NOT NULL
+    counts          BIGINT[] NOT NULL,
+    wait_classes    SMALLINT[] NOT NULL DEFAULT '{}',
+    wait_counts     BIGINT[] NOT NULL DEFAULT '{}'
 );
 -- No unique index: a path has no limit, and an index entry has one. The task that writes the rows holds a lock. Each index
 -- has another expression of the time, so that the planner uses the one that a read names.
@@ -60,9 +63,9 @@ CREATE TABLE IF NOT EXISTS noetl.execution_history_progress (
 );
 INSERT INTO noetl.execution_history_progress DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- Hours with executions that changed later than a minute after their start or end, and the transaction of the change. The
--- task computes them again. A restored database can have notes of transactions with the same ids as its own, so `row_id` is
--- a part of the key.
+-- Hours with executions that changed later than a minute after their start or end, and those that a repair found to be wrong,
+-- with the transaction that noted them. The task computes them again. A restored database can have notes of transactions with
+-- the same ids as its own, so `row_id` is a part of the key.
 CREATE TABLE IF NOT EXISTS noetl.execution_history_late (
     hour   TIMESTAMPTZ NOT NULL,
     tx_id  XID8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -124,7 +127,8 @@ BEGIN
         WHEN (least(OLD.start_time, OLD.end_time) < clock_timestamp() - interval '1 minute')
         EXECUTE FUNCTION noetl.note_late_execution();
     CREATE TRIGGER execution_history_update AFTER UPDATE ON noetl.execution FOR EACH ROW
-        WHEN (((OLD.end_time, OLD.status) IS DISTINCT FROM (NEW.end_time, NEW.status)
+        WHEN (((OLD.end_time, OLD.status, OLD.first_step_time)
+                       IS DISTINCT FROM (NEW.end_time, NEW.status, NEW.first_step_time)
                AND least(OLD.end_time, NEW.end_time) < clock_timestamp() - interval '1 minute')
               OR ((OLD.start_time, OLD.path, OLD.execution_pool, OLD.tenant_id, OLD.organization_id)
                       IS DISTINCT FROM

@@ -34,7 +34,7 @@ test("the bars of a path lead to its executions by click and by key, and have pe
   await page.reload();
   const bar = chartOf(page).getByRole("link", { name: /^\d\d:\d\d, 1 failed, 1 cancelled, 2 started$/ });
   await bar.focus();
-  await expect(chartOf(page)).toContainText("Duration: p50");
+  await expect(chartOf(page)).toContainText(/Duration: p50 .*Wait: p50 /);
   await page.getByRole("button", { name: "As a table" }).click();
   const table = page.getByRole("table", { name: `${TITLE} as a table` });
   await expect(table.getByRole("link", { name: /^2 started, / })).toBeVisible();
@@ -160,11 +160,14 @@ async function failed(url: string, path: string): Promise<string> {
   const executionId = await idle(url, path);
   const { reserveEventIds } = await graphql<{ reserveEventIds: { eventIds: string[] } }>(
     url,
-    `mutation { reserveEventIds(input: { count: 1 }) { eventIds } }`,
+    `mutation { reserveEventIds(input: { count: 2 }) { eventIds } }`,
   );
-  const event = { type: "playbook.failed", status: "FAILED", error: "no answer" };
+  const events = [
+    { type: "command.started", nodeName: "start" },
+    { type: "playbook.failed", status: "FAILED", error: "no answer" },
+  ];
   await graphql(url, `mutation ($events: [EventInput!]!) { projectEvents(input: { events: $events }) { projected } }`, {
-    events: [{ ...event, executionId, eventId: reserveEventIds.eventIds[0] }],
+    events: events.map((event, index) => ({ ...event, executionId, eventId: reserveEventIds.eventIds[index] })),
   });
   return executionId;
 }

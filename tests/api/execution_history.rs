@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 const QUERY: &str =
     "query($interval: HistoryInterval!, $from: DateTime!, $to: DateTime!, $filter: ExecutionHistoryFilter) {
     executionHistory(interval: $interval, from: $from, to: $to, filter: $filter) {
-        buckets { from to started completed failed cancelled durationSeconds { p50 p95 p99 } } unavailableShards } }";
+        buckets { from to started completed failed cancelled durationSeconds { p50 p95 p99 } waitSeconds { p50 p95 p99 } }
+        unavailableShards } }";
 /// Names of the intervals, and their seconds.
 const INTERVALS: [(&str, i64); 3] = [("MINUTE", 60), ("HOUR", 3600), ("DAY", 86400)];
 
@@ -28,6 +29,7 @@ struct Listed {
     status: &'static str,
     start: DateTime<Utc>,
     end: Option<DateTime<Utc>>,
+    first_step: Option<DateTime<Utc>>,
 }
 
 impl Listed {
@@ -44,15 +46,20 @@ impl Listed {
         let end = start + TimeDelta::milliseconds(seconds(2_u64.pow(power)));
         let ended = status != "RUNNING" && end < now;
         let status = if ended { status } else { "RUNNING" };
+        // A third has no step, as executions that are cancelled early.
+        let wait = TimeDelta::milliseconds(seconds(90_000));
+        let first_step = Some(start + wait).filter(|_| seconds(3) > 0);
         let named = |text: &'static str| Some(text).filter(|text| !text.is_empty());
-        Self { id, shard, tenant, path: named(path), pool: named(pool), status, start, end: ended.then_some(end) }
+        let (path, pool, end) = (named(path), named(pool), ended.then_some(end));
+        Self { id, shard, tenant, path, pool, status, start, end, first_step }
     }
 
     async fn insert(&self, deployment: &Deployment) {
         let insert = "INSERT INTO noetl.execution (execution_id, catalog_id, tenant_id, path, execution_pool, status,
-                                                   start_time, end_time) VALUES ($1, 0, $2, $3, $4, $5, $6, $7)";
+                                                   start_time, end_time, first_step_time)
+                      VALUES ($1, 0, $2, $3, $4, $5, $6, $7, $8)";
         let insert = sqlx::query(insert).bind(self.id).bind(self.tenant).bind(self.path).bind(self.pool);
-        let insert = insert.bind(self.status).bind(self.start).bind(self.end);
+        let insert = insert.bind(self.status).bind(self.start).bind(self.end).bind(self.first_step);
         insert.execute(&mut *deployment.shard_session(self.shard).await).await.unwrap();
     }
 }
@@ -140,16 +147,22 @@ fn assert_bucket<'a>(bucket: &Value, listed: impl Iterator<Item = &'a Listed> + 
         let expected = ended.iter().filter(|one| names.contains(&one.status)).count();
         assert_eq!(bucket[field], expected, "{field} of {bucket}");
     }
-    let mut durations: Vec<f64> = ended.iter().map(|one| (one.end.unwrap() - one.start).as_seconds_f64()).collect();
+    let until = |time: Option<DateTime<Utc>>, one: &Listed| time.map(|time| (time - one.start).as_seconds_f64());
+    assert_percentiles(bucket, "durationSeconds", ended.iter().filter_map(|one| until(one.end, one)).collect());
+    assert_percentiles(bucket, "waitSeconds", ended.iter().filter_map(|one| until(one.first_step, one)).collect());
+}
+
+/// Compares the percentiles in a field of a bucket with those of these durations.
+fn assert_percentiles(bucket: &Value, field: &str, mut durations: Vec<f64>) {
     durations.sort_by(f64::total_cmp);
     let Some(last) = durations.len().checked_sub(1) else {
-        assert_eq!(bucket["durationSeconds"], Value::Null, "{bucket}");
+        assert_eq!(bucket[field], Value::Null, "{field} of {bucket}");
         return;
     };
     for (name, percent) in [("p50", 50), ("p95", 95), ("p99", 99)] {
         let exact = durations[(durations.len() * percent).div_ceil(100).saturating_sub(1).min(last)];
-        let shown = bucket["durationSeconds"][name].as_f64().unwrap();
-        assert!((shown - exact).abs() <= (exact * 0.0501).max(0.001), "{name} is {exact}: {bucket}");
+        let shown = bucket[field][name].as_f64().unwrap();
+        assert!((shown - exact).abs() <= (exact * 0.0501).max(0.001), "{field}: {name} is {exact}: {bucket}");
     }
 }
 
@@ -165,7 +178,7 @@ async fn buckets_equal_the_executions_before_and_after_they_are_closed_and_after
     assert!(deployment.sum_over_shards(stored).await > 200, "most executions are in closed hours");
     assert_history(&server, &listed, now).await;
 
-    // Late changes: an end, another path, a deleted row, and a row that arrives later.
+    // Late changes: an end, another path, a first step, a deleted row, and a row that arrives later.
     let old = now - TimeDelta::hours(30);
     for (place, one) in listed.iter_mut().enumerate().filter(|(_, one)| one.start < old) {
         match place % 4 {
@@ -179,6 +192,11 @@ async fn buckets_equal_the_executions_before_and_after_they_are_closed_and_after
                 one.path = Some("a");
                 let update = format!("UPDATE noetl.execution SET path = 'a' WHERE execution_id = {}", one.id);
                 deployment.on_shard(one.shard, &update).await;
+            }
+            2 => {
+                one.first_step = Some(one.start + TimeDelta::minutes(5));
+                let update = "UPDATE noetl.execution SET first_step_time = start_time + interval '5 minutes'";
+                deployment.on_shard(one.shard, &format!("{update} WHERE execution_id = {}", one.id)).await;
             }
             _ => {}
         }
@@ -194,6 +212,35 @@ async fn buckets_equal_the_executions_before_and_after_they_are_closed_and_after
     assert_history(&server, &listed, now).await;
     let another = deployment.replica_with(&[NO_RELAY]).await;
     assert_history(&another, &listed, now).await;
+}
+
+#[tokio::test]
+async fn the_wait_of_an_execution_is_from_its_start_to_the_first_event_of_a_worker() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[&NO_PROJECTOR_NO_STREAM[..], &[NO_RELAY]].concat()).await;
+    let now = database_time(&deployment).await;
+    let id = deployment.ids_on(0, 1000, 1)[0];
+    for (number, event_type, step, after) in [
+        (1, "playbook_started", None, 0),
+        (2, "command.issued", Some("a"), 1),
+        (3, "command.claimed", Some("a"), 40),
+        (4, "command.started", Some("a"), 45),
+        (5, "command.completed", Some("a"), 90),
+        (6, "playbook.completed", None, 100),
+    ] {
+        let insert = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, created_at)
+                      VALUES ($1, $1 + $2, $3, $4, $5)";
+        let at = (now - TimeDelta::seconds(200 - after)).naive_utc();
+        let insert = sqlx::query(insert).bind(id).bind(number).bind(event_type).bind(step).bind(at);
+        insert.execute(&mut deployment.shard(0).await).await.unwrap();
+    }
+    server.advance_projections(&[id]).await;
+    let times =
+        json!({ "interval": "DAY", "from": (now - TimeDelta::seconds(200)).to_rfc3339(), "to": now.to_rfc3339() });
+    let buckets = history(&server, times).await;
+    let ended = buckets.iter().find(|bucket| bucket["completed"] == 1).unwrap();
+    assert_percentiles(ended, "waitSeconds", vec![40.0]);
+    assert_percentiles(ended, "durationSeconds", vec![100.0]);
 }
 
 #[tokio::test]
@@ -271,7 +318,7 @@ async fn the_history_outlives_executions_that_the_retention_deletes() {
     // One of them ended within the retention. It stays, because the hour of its end is computed again.
     let (start, end) = (now - TimeDelta::hours(50), Some(now - TimeDelta::hours(2)));
     let id = deployment.ids_on(0, 1_000_000, 1)[0];
-    let young = Listed { id, shard: 0, status: "COMPLETED", start, end, ..listed[0].clone() };
+    let young = Listed { id, shard: 0, status: "COMPLETED", start, end, first_step: None, ..listed[0].clone() };
     young.insert(&deployment).await;
     listed.push(young);
     let old = format!("SELECT count(*) FROM noetl.execution WHERE execution_id < {}", i64::MAX / 2);

@@ -248,6 +248,51 @@ async fn rows_that_contradict_their_logs_are_built_again() {
 }
 
 #[tokio::test]
+async fn hours_of_the_history_with_other_numbers_than_the_executions_are_computed_again() {
+    let deployment = Deployment::start(1).await;
+    // One each in the hours 18:00, 20:00 and 22:00 of a day, and one in the first hour of the next day. Logs with such ids
+    // count as dropped by retention.
+    let listed = "INSERT INTO noetl.execution (execution_id, catalog_id, status, path, start_time, end_time,
+                                               first_step_time)
+                  SELECT 1000 + n, 0, 'COMPLETED', 'a', at, at + interval '20 s', at + interval '5 s'
+                  FROM generate_series(0, 3) AS n CROSS JOIN LATERAL (
+                      SELECT noetl.span_start(now(), 86400) - interval '54 hours' + n * interval '2 hours' AS at) AS moment";
+    deployment.on_shard(0, listed).await;
+    let close = async || {
+        let open = "SELECT (SELECT count(*) FROM noetl.execution_history_late) + count(*)
+                    FROM noetl.execution_history_progress
+                    WHERE closed_to IS NULL OR closed_to < now() - interval '10 minutes'";
+        eventually("the hours are computed", async || {
+            let output = deployment.command("maintain").output().await.unwrap();
+            assert!(output.status.success(), "{output:?}");
+            (deployment.sum_over_shards(open).await == 0).then_some(())
+        })
+        .await;
+    };
+    close().await;
+    // The first hour and its day, the minutes of the second one, the third one and its minutes, and the second day.
+    assert_repaired(&deployment, [("history differs", 6)], async || {
+        let causes = "UPDATE noetl.execution_history SET started = started + 1
+                      WHERE span = 3600 AND at = noetl.span_start(now(), 86400) - interval '54 hours';
+                      DELETE FROM noetl.execution_history
+                      WHERE span = 60 AND at = noetl.span_start(now(), 86400) - interval '52 hours';
+                      ALTER TABLE noetl.execution DISABLE TRIGGER execution_history_update;
+                      UPDATE noetl.execution SET path = 'b' WHERE execution_id = 1002;
+                      ALTER TABLE noetl.execution ENABLE ALWAYS TRIGGER execution_history_update;
+                      UPDATE noetl.execution_history SET wait_counts = '{2}'
+                      WHERE span = 86400 AND at = noetl.span_start(now(), 86400) - interval '2 days'";
+        deployment.on_shard(0, causes).await;
+    })
+    .await;
+    close().await;
+    let numbers = "SELECT sum(started)::bigint + 100 * count(*) FILTER (WHERE path = 'b')
+                          + 1000 * sum((SELECT sum(waits) FROM unnest(wait_counts) AS waits))::bigint
+                   FROM noetl.execution_history";
+    assert_eq!(deployment.sum_over_shards(numbers).await, 12 + 300 + 12_000, "rows of minutes, hours and days");
+    assert_eq!(deployment.check(&[]).await.0, 0);
+}
+
+#[tokio::test]
 async fn rows_that_retention_left_behind_are_no_differences() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&QUIET).await;

@@ -26,7 +26,6 @@ pub async fn measure(stage: &Stage, report: &mut Report, count: i64, newest: Dat
     for (series, interval, time, paths) in [
         ("24 hours, by hour", "HOUR", TimeDelta::days(1), None),
         ("24 hours of a path, by hour", "HOUR", TimeDelta::days(1), path),
-        ("24 hours, by minute", "MINUTE", TimeDelta::days(1), None),
         ("30 days, by day", "DAY", TimeDelta::days(30), None),
     ] {
         let variables = json!({ "interval": interval, "from": newest - time, "to": newest, "paths": paths });

@@ -44,6 +44,10 @@ pub struct SpanCounts {
     pub classes: Vec<i16>,
     /// Number of executions for each class.
     pub counts: Vec<i64>,
+    /// Classes of the waits until the first step of those that ended, if they had one.
+    pub wait_classes: Vec<i16>,
+    /// Number of executions for each class of waits.
+    pub wait_counts: Vec<i64>,
 }
 
 /// Returns the numbers of the executions in the scope for each of the spans that has any, oldest first.
@@ -101,7 +105,8 @@ async fn select(
            ), stored AS MATERIALIZED (
                -- `OFFSET 0`, here and below, so that each part is read along the index.
                SELECT found.* FROM part CROSS JOIN LATERAL (
-                   SELECT history.span, at, started, completed, failed, cancelled, classes, counts
+                   SELECT history.span, at, started, completed, failed, cancelled, classes, counts,
+                          wait_classes, wait_counts
                    FROM noetl.execution_history AS history
                    WHERE history.span = part.span AND at >= low AND at < high
                      -- The first two conditions are evaluated before any row is read, also in a generic plan.
@@ -113,7 +118,8 @@ async fn select(
                ) AS found
                UNION ALL
                SELECT found.* FROM part CROSS JOIN LATERAL (
-                   SELECT history.span, at, started, completed, failed, cancelled, classes, counts
+                   SELECT history.span, at, started, completed, failed, cancelled, classes, counts,
+                          wait_classes, wait_counts
                    FROM noetl.execution_history AS history
                    WHERE history.span = part.span AND noetl.list_time(at, 1) >= low AND noetl.list_time(at, 1) < high
                      AND $4::text[] IS NULL AND tenant_id = $6 AND tenant_id <> 'default'
@@ -123,7 +129,8 @@ async fn select(
                ) AS found
                UNION ALL
                SELECT found.* FROM part CROSS JOIN LATERAL (
-                   SELECT history.span, at, started, completed, failed, cancelled, classes, counts
+                   SELECT history.span, at, started, completed, failed, cancelled, classes, counts,
+                          wait_classes, wait_counts
                    FROM noetl.execution_history AS history
                    WHERE history.span = part.span AND noetl.list_time(at, 2) >= low AND noetl.list_time(at, 2) < high
                      AND $4::text[] IS NOT NULL AND path = ANY($4) AND md5(path) = ANY(ARRAY(SELECT md5(wanted) FROM unnest($4) AS wanted))
@@ -133,7 +140,7 @@ async fn select(
                    OFFSET 0
                ) AS found
            ), valid AS MATERIALIZED (
-               SELECT at, started, completed, failed, cancelled, classes, counts FROM stored
+               SELECT at, started, completed, failed, cancelled, classes, counts, wait_classes, wait_counts FROM stored
                WHERE NOT EXISTS (
                    SELECT FROM outdated
                    WHERE outdated.span = greatest(stored.span, 3600)
@@ -146,7 +153,7 @@ async fn select(
            ), live AS MATERIALIZED (
                SELECT begun.* FROM uncounted CROSS JOIN LATERAL (
                    SELECT start_time AS at, 1 AS started, 0 AS completed, 0 AS failed, 0 AS cancelled,
-                          NULL::smallint AS class
+                          NULL::smallint AS class, NULL::smallint AS wait_class
                    FROM noetl.execution
                    WHERE noetl.list_time(start_time) >= low AND noetl.list_time(start_time) < high
                      AND CASE WHEN isfinite(start_time)
@@ -161,7 +168,7 @@ async fn select(
                SELECT ended.* FROM uncounted CROSS JOIN LATERAL (
                    SELECT end_time, 0, (upper(status) = ANY($8::text[]))::integer,
                           (upper(status) = ANY($9::text[]))::integer, (upper(status) = ANY($10::text[]))::integer,
-                          noetl.history_class(start_time, end_time)
+                          noetl.history_class(start_time, end_time), noetl.history_class(start_time, first_step_time)
                    FROM noetl.execution
                    WHERE end_time >= low AND end_time < high
                      AND CASE WHEN upper(status) = ANY($8::text[] || $9::text[] || $10::text[])
@@ -179,16 +186,26 @@ async fn select(
                      UNION ALL SELECT at, started, completed, failed, cancelled FROM live) AS each
                GROUP BY 1
            ), classed AS (
-               SELECT at, class, sum(number)::bigint AS number
-               FROM (SELECT noetl.span_start(at, $1) AS at, class, number
+               SELECT at, waits, class, sum(number)::bigint AS number
+               FROM (SELECT noetl.span_start(at, $1) AS at, false AS waits, class, number
                      FROM valid CROSS JOIN LATERAL unnest(classes, counts) AS pair (class, number)
-                     UNION ALL SELECT noetl.span_start(at, $1), class, 1 FROM live WHERE class IS NOT NULL) AS each
-               GROUP BY at, class
+                     UNION ALL
+                     SELECT noetl.span_start(at, $1), true, class, number
+                     FROM valid CROSS JOIN LATERAL unnest(wait_classes, wait_counts) AS pair (class, number)
+                     UNION ALL SELECT noetl.span_start(at, $1), false, class, 1 FROM live WHERE class IS NOT NULL
+                     UNION ALL
+                     SELECT noetl.span_start(at, $1), true, wait_class, 1 FROM live WHERE wait_class IS NOT NULL) AS each
+               GROUP BY at, waits, class
            ), listed AS (
-               SELECT at, array_agg(class) AS classes, array_agg(number) AS counts FROM classed GROUP BY at
+               SELECT at, array_agg(class) FILTER (WHERE NOT waits) AS classes,
+                      array_agg(number) FILTER (WHERE NOT waits) AS counts,
+                      array_agg(class) FILTER (WHERE waits) AS wait_classes,
+                      array_agg(number) FILTER (WHERE waits) AS wait_counts
+               FROM classed GROUP BY at
            )
            SELECT summed.at AS "at!", started AS "started!", completed AS "completed!", failed AS "failed!",
-                  cancelled AS "cancelled!", coalesce(classes, '{}') AS "classes!", coalesce(counts, '{}') AS "counts!"
+                  cancelled AS "cancelled!", coalesce(classes, '{}') AS "classes!", coalesce(counts, '{}') AS "counts!",
+                  coalesce(wait_classes, '{}') AS "wait_classes!", coalesce(wait_counts, '{}') AS "wait_counts!"
            FROM summed LEFT JOIN listed ON listed.at = summed.at ORDER BY summed.at"#,
         interval.seconds(),
         spans.from,

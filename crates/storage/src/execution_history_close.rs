@@ -14,18 +14,17 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{Connection, PgConnection};
 
 use super::error::StorageError;
-use super::executions::stored_names;
+use super::execution_history_rows::{of_day, of_spans};
 use super::view::View;
-use noetl_domain::execution::Status;
 
 /// Settings of the connection. The executions are found by indexes, also if the planner has no statistics.
 const SETTINGS: &str = "SET statement_timeout = '5min'; SET lock_timeout = '5s'; SET enable_seqscan = off";
 /// Length of a minute's span in seconds.
-const MINUTE: i32 = 60;
+pub(super) const MINUTE: i32 = 60;
 /// Length of an hour's span in seconds.
-const HOUR: i32 = 3600;
+pub(super) const HOUR: i32 = 3600;
 /// Length of a day's span in seconds.
-const DAY: i32 = 86400;
+pub(super) const DAY: i32 = 86400;
 /// Time for which the rows of minutes are complete.
 pub const MINUTES_KEPT: TimeDelta = TimeDelta::days(7);
 /// Number of days for which the rows of hours and days are complete.
@@ -243,7 +242,7 @@ impl<'a> Closing<'a> {
 }
 
 /// Returns the start of the span with this length that contains a time.
-fn start(time: DateTime<Utc>, span: i32) -> DateTime<Utc> {
+pub(super) fn start(time: DateTime<Utc>, span: i32) -> DateTime<Utc> {
     let second = time.timestamp();
     DateTime::from_timestamp(second - second.rem_euclid(i64::from(span)), 0).unwrap_or(time)
 }
@@ -263,29 +262,12 @@ async fn locked(connection: &mut PgConnection, hour: DateTime<Utc>) -> sqlx::Res
 async fn add_up(connection: &mut PgConnection, day: DateTime<Utc>) -> sqlx::Result<()> {
     let delete = sqlx::query!("DELETE FROM noetl.execution_history WHERE span = 86400 AND at = $1", day);
     delete.execute(&mut *connection).await?;
-    let insert = sqlx::query!(
+    let insert = of_day!(
+        query!,
         "INSERT INTO noetl.execution_history (span, at, tenant_id, organization_id, path, execution_pool, started,
-                                              completed, failed, cancelled, classes, counts)
-         WITH of_hour AS MATERIALIZED (
-             SELECT * FROM noetl.execution_history
-             WHERE span = 3600 AND at >= $1::timestamptz AND at < $1::timestamptz + interval '1 day'
-         ), classed AS (
-             SELECT tenant_id, organization_id, path, execution_pool, array_agg(class) AS classes,
-                    array_agg(number) AS counts
-             FROM (SELECT tenant_id, organization_id, path, execution_pool, class, sum(number)::bigint AS number
-                   FROM of_hour CROSS JOIN LATERAL unnest(classes, counts) AS pair (class, number)
-                   GROUP BY tenant_id, organization_id, path, execution_pool, class) AS each
-             GROUP BY tenant_id, organization_id, path, execution_pool
-         ), summed AS (
-             SELECT tenant_id, organization_id, path, execution_pool, sum(started)::bigint AS started,
-                    sum(completed)::bigint AS completed, sum(failed)::bigint AS failed,
-                    sum(cancelled)::bigint AS cancelled
-             FROM of_hour GROUP BY tenant_id, organization_id, path, execution_pool
-         )
-         SELECT 86400, $1, tenant_id, organization_id, path, execution_pool, started, completed, failed, cancelled,
-                coalesce(classes, '{}'), coalesce(counts, '{}')
-         FROM summed LEFT JOIN classed USING (tenant_id, organization_id, path, execution_pool)",
-        day,
+                                              completed, failed, cancelled, classes, counts, wait_classes, wait_counts) ",
+        "",
+        day
     );
     insert.execute(&mut *connection).await?;
     Ok(())
@@ -303,39 +285,14 @@ async fn compute(
     let delete =
         sqlx::query!("DELETE FROM noetl.execution_history WHERE span = $1 AND at >= $2 AND at < $3", span, from, to);
     delete.execute(&mut *connection).await?;
-    let insert = sqlx::query!(
+    let insert = of_spans!(
+        query!,
         "INSERT INTO noetl.execution_history (span, at, tenant_id, organization_id, path, execution_pool, started,
-                                              completed, failed, cancelled, classes, counts)
-         SELECT $1::integer, at, tenant_id, organization_id, path, execution_pool, sum(started)::bigint,
-                sum(completed)::bigint, sum(failed)::bigint, sum(cancelled)::bigint,
-                coalesce(array_agg(class) FILTER (WHERE class IS NOT NULL), '{}'),
-                coalesce(array_agg(completed + failed + cancelled) FILTER (WHERE class IS NOT NULL), '{}')
-         FROM (
-             SELECT noetl.span_start(start_time, $1) AS at, tenant_id, organization_id, coalesce(path, '') AS path,
-                    coalesce(execution_pool, '') AS execution_pool, count(*) AS started, 0::bigint AS completed,
-                    0::bigint AS failed, 0::bigint AS cancelled, NULL::smallint AS class
-             FROM noetl.execution
-             WHERE noetl.list_time(start_time) >= $2::timestamptz AND noetl.list_time(start_time) < $3::timestamptz
-               AND CASE WHEN $7::bytea IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
-             GROUP BY 1, 2, 3, 4, 5
-             UNION ALL
-             SELECT noetl.span_start(end_time, $1), tenant_id, organization_id, coalesce(path, ''),
-                    coalesce(execution_pool, ''), 0, count(*) FILTER (WHERE upper(status) = ANY($4::text[])),
-                    count(*) FILTER (WHERE upper(status) = ANY($5::text[])),
-                    count(*) FILTER (WHERE upper(status) = ANY($6::text[])),
-                    noetl.history_class(start_time, end_time)
-             FROM noetl.execution
-             WHERE end_time >= $2 AND end_time < $3 AND upper(status) = ANY($4::text[] || $5::text[] || $6::text[])
-               AND CASE WHEN $7::bytea IS NULL THEN true ELSE get_bit($7, noetl.bucket_of(execution_id)) = 1 END
-             GROUP BY 1, 2, 3, 4, 5, 10
-         ) AS counted
-         GROUP BY at, tenant_id, organization_id, path, execution_pool",
+                                              completed, failed, cancelled, classes, counts, wait_classes, wait_counts) ",
+        "",
         span,
         from,
         to,
-        &stored_names(&[Status::Completed]),
-        &stored_names(&[Status::Failed]),
-        &stored_names(&[Status::Cancelled]),
         counted,
     );
     insert.execute(&mut *connection).await?;

@@ -22,7 +22,7 @@ const TABLES: [(&str, &str); 27] = [
     ("event", "SELECT INSERT UPDATE DELETE"),
     ("execution", "SELECT INSERT UPDATE DELETE"),
     ("execution_history", "SELECT INSERT DELETE"),
-    ("execution_history_late", "SELECT DELETE"),
+    ("execution_history_late", "SELECT INSERT DELETE"),
     ("execution_history_progress", "SELECT UPDATE"),
     ("execution_label", "SELECT"),
     ("machine_lease", "SELECT UPDATE"),

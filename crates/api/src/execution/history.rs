@@ -82,11 +82,14 @@ pub struct ExecutionHistoryBucket {
     failed: i32,
     /// Number of executions that were cancelled in the interval.
     cancelled: i32,
-    /// Durations of the executions that ended in the interval; null if none did.
+    /// Durations of the executions that ended in the interval, from start to end; null if none did.
     duration_seconds: Option<DurationPercentiles>,
+    /// Waits of the executions that ended in the interval: from their start until their first step began, while they were
+    /// PENDING. Executions without a step do not count; null if none had one.
+    wait_seconds: Option<DurationPercentiles>,
 }
 
-/// Percentiles of durations in seconds, from start to end. Each is within 5 % of the exact one, or within a millisecond.
+/// Percentiles of durations in seconds. Each is within 5 % of the exact one, or within a millisecond.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct DurationPercentiles {
     /// Duration that half of the executions do not exceed, in seconds.
@@ -114,6 +117,7 @@ impl From<HistorySpan> for ExecutionHistoryBucket {
             failed: to_graphql_int(span.failed),
             cancelled: to_graphql_int(span.cancelled),
             duration_seconds: DurationPercentiles::of(&span.durations),
+            wait_seconds: DurationPercentiles::of(&span.waits),
         }
     }
 }

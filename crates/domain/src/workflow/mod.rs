@@ -125,9 +125,10 @@ pub struct WorkflowState {
     ctx: BTreeMap<String, Register<AnyJson>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     steps: BTreeMap<String, StepState>,
-    /// Whether a step has begun. That its first command is issued is not enough: a worker must take it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    begun: bool,
+    /// Earliest time of an event with which a step begins; `None`: none has begun. That its first command is issued is not
+    /// enough: a worker must take it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_step_at: Option<DateTime<Utc>>,
     /// Whether an event, of any type, has the status of a failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_failed: bool,
@@ -158,7 +159,10 @@ impl WorkflowState {
             }
             Some(Kind::Step(kind)) => {
                 if let Some(name) = fact::step_name(event) {
-                    self.begun |= kind != StepKind::Issued;
+                    if kind != StepKind::Issued {
+                        let earlier = self.first_step_at.filter(|first| *first < event.created_at);
+                        self.first_step_at = earlier.or(Some(event.created_at));
+                    }
                     let step = self.steps.entry(name.to_owned()).or_insert_with(StepState::new);
                     self.contradicted |= step.fold(kind, event).is_err();
                 }
@@ -195,7 +199,7 @@ impl WorkflowState {
     /// Returns the status of the execution. Its end determines it. Until a step has begun, the execution is pending.
     #[must_use]
     pub fn status(&self) -> Status {
-        let current = if self.begun { Status::Running } else { Status::Pending };
+        let current = if self.first_step_at.is_some() { Status::Running } else { Status::Pending };
         self.end().map_or(current, |end| end.status())
     }
 

@@ -36,6 +36,8 @@ pub enum Kind {
     LogWithoutListRow,
     /// A snapshot is newer than its log.
     SnapshotAfterLog,
+    /// The history of executions has other numbers than the executions.
+    HistoryDiffers,
     /// An outbox row has no event.
     OutboxRowWithoutEvent,
     /// The catalog lacks the entry of an execution.
@@ -88,7 +90,7 @@ struct Texts {
 }
 
 /// Every kind, in the order of the report.
-const TEXTS: [Texts; 23] = [
+const TEXTS: [Texts; 24] = [
     Texts {
         kind: Kind::IdAfterRange,
         repair: Repair::Command,
@@ -193,6 +195,13 @@ const TEXTS: [Texts; 23] = [
         name: "snapshot after log",
         meaning: "a stored snapshot includes an event after the end of its log",
         action: "deletes the snapshot and builds it from the log",
+    },
+    Texts {
+        kind: Kind::HistoryDiffers,
+        repair: Repair::Command,
+        name: "history differs",
+        meaning: "the stored numbers of an hour, of its minutes or of a day are not those of the executions",
+        action: "notes the hour: its executions are counted until the servers compute the numbers again",
     },
     Texts {
         kind: Kind::OutboxRowWithoutEvent,

@@ -10,6 +10,7 @@
 mod claims;
 mod executions;
 pub mod findings;
+mod history;
 mod ids;
 pub mod kinds;
 mod logs;
@@ -132,6 +133,8 @@ impl Check {
             look(&logs::Logs { reach, shard }, reach, repairer, findings).await;
             look(&snapshots::Snapshots { reach, shard }, reach, repairer, findings).await;
             look(&outbox::OutboxRows { reach, shard }, reach, repairer, findings).await;
+            // Last, because the repairs of executions change them.
+            look(&history::HistoryHours { reach, shard }, reach, repairer, findings).await;
         }
     }
 

@@ -38,4 +38,7 @@ fn add(span: &mut HistorySpan, counted: &SpanCounts) {
     for (class, count) in counted.classes.iter().zip(&counted.counts) {
         span.durations.add(*class, *count);
     }
+    for (class, count) in counted.wait_classes.iter().zip(&counted.wait_counts) {
+        span.waits.add(*class, *count);
+    }
 }

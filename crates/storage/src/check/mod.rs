@@ -8,6 +8,7 @@
 pub mod claims;
 pub mod executions;
 pub mod feed;
+pub mod history;
 pub mod ids;
 pub mod logs;
 pub mod outbox;

@@ -77,6 +77,7 @@ struct ReadModel {
     rerun_of: Option<i64>,
     failed_steps: i32,
     labels: Option<Value>,
+    first_step_at: Option<DateTime<Utc>>,
 }
 
 impl Stored {
@@ -120,6 +121,7 @@ impl ReadModel {
             rerun_of: started.and_then(|start| start.rerun_of).map(Id::get),
             failed_steps: state.failed_steps(),
             labels: started.and_then(|start| start.labels.to_stored()),
+            first_step_at: state.first_step_at,
         }
     }
 }
@@ -142,10 +144,10 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
                                   $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[],
                                   $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $19::text[],
                                   $20::text[], $21::text[], $25::text[], $26::bigint[], $27::integer[],
-                                  $28::jsonb[])
+                                  $28::jsonb[], $29::timestamptz[])
                  AS t (id, version, snapshot, checksum, applied_count, as_of, system, catalog_id, parent, path, status,
                        last_type, last_node, started_at, ended_at, error, unusable, tenant_id, organization_id, pool,
-                       rerun_of, failed_steps, labels)
+                       rerun_of, failed_steps, labels, first_step_at)
              WHERE (SELECT noetl.require_server_life($24))
          ), saved AS (
              INSERT INTO noetl.projection_snapshot AS standing
@@ -191,7 +193,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
          INSERT INTO noetl.execution AS listed
              (execution_id, catalog_id, parent_execution_id, path, status, last_event_type, last_node_name,
               last_event_id, start_time, end_time, error, tenant_id, organization_id, execution_pool, rerun_of,
-              failed_steps, labels)
+              failed_steps, labels, first_step_time)
          -- In a table that NoETL made, the column references the catalog. So without a started event, the entry is that of
          -- the log's first event, which references the catalog too.
          SELECT id, coalesce(catalog_id, (
@@ -199,7 +201,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
                     WHERE event.execution_id = input.id AND event.execution_id >= $22 AND event.execution_id <= $23
                     ORDER BY event.event_id LIMIT 1), 0),
                 parent, path, status, last_type, last_node, version, started_at, ended_at, error, tenant_id,
-                organization_id, pool, rerun_of, failed_steps, labels
+                organization_id, pool, rerun_of, failed_steps, labels, first_step_at
          FROM input JOIN saved ON saved.aggregate_id = input.id::text ORDER BY id
          ON CONFLICT (execution_id) DO UPDATE
          SET catalog_id = CASE WHEN listed.catalog_id = 0 OR listed.start_time IS NULL
@@ -209,7 +211,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
              last_event_type = EXCLUDED.last_event_type, last_node_name = EXCLUDED.last_node_name,
              last_event_id = EXCLUDED.last_event_id,
              start_time = coalesce(listed.start_time, EXCLUDED.start_time), end_time = EXCLUDED.end_time,
-             error = EXCLUDED.error, failed_steps = EXCLUDED.failed_steps,
+             error = EXCLUDED.error, failed_steps = EXCLUDED.failed_steps, first_step_time = EXCLUDED.first_step_time,
              execution_pool = coalesce(listed.execution_pool, EXCLUDED.execution_pool),
              rerun_of = coalesce(listed.rerun_of, EXCLUDED.rerun_of),
              labels = coalesce(listed.labels, EXCLUDED.labels),
@@ -248,6 +250,7 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
         column!(row => row.read_model.rerun_of) as &[Option<i64>],
         column!(row => row.read_model.failed_steps),
         column!(row => row.read_model.labels.clone()) as &[Option<Value>],
+        column!(row => row.read_model.first_step_at) as &[Option<DateTime<Utc>>],
     );
     insert.execute(&mut **tx).await?;
     Ok(())

@@ -75,6 +75,8 @@ pub struct HistorySpan {
     pub cancelled: i64,
     /// Durations of those that ended in it.
     pub durations: Durations,
+    /// Times until the first step of those that ended in it, if they had one.
+    pub waits: Durations,
 }
 
 impl HistorySpan {
@@ -82,6 +84,7 @@ impl HistorySpan {
     #[must_use]
     pub fn empty(from: DateTime<Utc>, interval: Interval) -> Self {
         let to = from + TimeDelta::seconds(interval.seconds().into());
-        Self { from, to, started: 0, completed: 0, failed: 0, cancelled: 0, durations: Durations::default() }
+        let (durations, waits) = (Durations::default(), Durations::default());
+        Self { from, to, started: 0, completed: 0, failed: 0, cancelled: 0, durations, waits }
     }
 }

@@ -7,9 +7,10 @@ import { Link } from "@tanstack/react-router";
 import { useState, type KeyboardEvent } from "react";
 
 import { useZone, type Zone } from "../../ui/clock";
-import { formatDuration, formatNumber, formatShortNumber } from "../../ui/format";
-import { endedOf, executionsOf, inWords, isEmpty, nameOf, PARTS, sumOf, type Bucket, type Numbers } from "./bars";
+import { formatNumber, formatShortNumber } from "../../ui/format";
+import { endedOf, executionsOf, inWords, isEmpty, nameOf, sumOf, type Bucket } from "./bars";
 import classes from "./chart.module.css";
+import { Explanation } from "./explanation";
 
 /** Maximum number of times below the bars. */
 const TICKS = 8;
@@ -63,9 +64,9 @@ export function HistoryChart({ label, buckets, path }: Props) {
         ))}
       </ol>
       {explained ? (
-        <Explanation name={nameOf(explained, zone)} numbers={explained} durations={explained.durationSeconds} />
+        <Explanation name={nameOf(explained, zone)} numbers={explained} bucket={explained} />
       ) : (
-        <Explanation name="In all" numbers={sumOf(buckets)} durations={null} />
+        <Explanation name="In all" numbers={sumOf(buckets)} />
       )}
     </figure>
   );
@@ -111,32 +112,6 @@ function Bar({ bucket, highest, path, zone, isTabStop }: BarProps) {
       </div>
       {started > 0 && <div className={classes.started} style={{ bottom: share(started) }} />}
     </>
-  );
-}
-
-interface ExplanationProps {
-  name: string;
-  numbers: Numbers;
-  durations: Bucket["durationSeconds"];
-}
-
-/** The numbers of a bar, or of all. They explain the colours too. */
-function Explanation({ name, numbers, durations }: ExplanationProps) {
-  return (
-    <p className={classes.explanation}>
-      <strong>{name}</strong>
-      {PARTS.map((part) => (
-        <span key={part} className={classes.number} data-part={part}>
-          {formatNumber(numbers[part])} {part}
-        </span>
-      ))}
-      {durations && (
-        <span>
-          Duration: p50 {formatDuration(durations.p50)}, p95 {formatDuration(durations.p95)}, p99{" "}
-          {formatDuration(durations.p99)}
-        </span>
-      )}
-    </p>
   );
 }
 

@@ -53,6 +53,11 @@ function columnsOf(path: string | undefined, zone: Zone): readonly Column<Bucket
       align: "right",
       cell: ({ durationSeconds }) => <Duration seconds={durationSeconds?.[percentile] ?? null} />,
     })),
+    ...PERCENTILES.map((percentile): Column<Bucket> => ({
+      title: `Wait ${percentile}`,
+      align: "right",
+      cell: ({ waitSeconds }) => <Duration seconds={waitSeconds?.[percentile] ?? null} />,
+    })),
   ];
 }
 

@@ -120,7 +120,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("DurationPercentiles", Open, "p50 p95 p99"),
     ("EventStreamStatus", Open, "connected enabled shards"),
     ("ExecutionHistory", Open, "buckets unavailableShards"),
-    ("ExecutionHistoryBucket", Open, "cancelled completed durationSeconds failed from started to"),
+    ("ExecutionHistoryBucket", Open, "cancelled completed durationSeconds failed from started to waitSeconds"),
     ("ExecutionPathCount", Open, "count path"),
     ("ExecutionProgress", Open, "stepsCompleted stepsKnown"),
     ("ExecutionStats", Open, "byPath byStatus capped morePaths total unavailableShards"),

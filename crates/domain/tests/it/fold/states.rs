@@ -267,6 +267,10 @@ fn an_execution_is_pending_until_a_step_has_begun() {
         begun.command(first, "a", "c1");
         assert_eq!(begun.fold().status(), Status::Running, "{first}");
         begun.step("step.enter", "a").command("command.issued", "a", "c2");
-        assert_eq!(begun.fold().status(), Status::Running, "{first}: another run of the step changes nothing");
+        let state = begun.fold();
+        assert_eq!(state.status(), Status::Running, "{first}: another run of the step changes nothing");
+        assert_eq!(state.first_step_at, Some(begun.time(history.0.len())), "{first}");
+        begun.0.reverse();
+        assert_eq!(begun.fold().first_step_at, state.first_step_at, "{first}: the events arrive in another order");
     }
 }
