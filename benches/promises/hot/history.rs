@@ -10,7 +10,7 @@ use super::growth::times;
 use crate::report::{Point, Report, Spread};
 
 /// Limit of the computation of a whole history.
-const LONGEST: Duration = Duration::from_secs(1800);
+const LONGEST: Duration = Duration::from_mins(30);
 const QUERY: &str = "query($interval: HistoryInterval!, $from: DateTime!, $to: DateTime!, $paths: [String!]) {
     executionHistory(interval: $interval, from: $from, to: $to, filter: { paths: $paths }) {
         buckets { from started completed failed cancelled durationSeconds { p50 p95 p99 } } } }";
