@@ -58,17 +58,49 @@ test("a chosen version is run, with the defaults of its workload", async ({ cons
   await expect(page.getByRole("note")).toContainText("which ran version 1. This request runs version 2.");
 });
 
+test("a form has the fields in the order of the document, says what is missing, and keeps each digit", async ({ console, page }) => {
+  const path = await register(console.url, '{ zone: eu, "10": a, "2": b, amount: 9007199254740993, customer: null, limits: {} }');
+  await console.open(`/execute?path=${path}`, "Execute");
+  const names = [/^zone/, /^10/, /^2/, /^amount/, /^customer/, /^limits/, /^Additional fields/];
+  await expect(page.getByRole("region", { name: "Workload" }).locator("label")).toHaveText(names);
+  const button = page.getByRole("button", { name: "Execute", exact: true });
+  await expect(button).toHaveAccessibleDescription("The field customer needs a valid value.");
+  await expect(page.getByText("The field customer needs a valid value.")).toBeVisible();
+  await page.getByLabel("limits").fill("{");
+  await expect(button).toHaveAccessibleDescription("These fields need valid values: customer, limits.");
+
+  await page.getByLabel("customer").fill('"a"');
+  await page.getByLabel("limits").fill('{ "max": 12345678901234567891 }');
+  await expect(page.getByLabel("amount")).toHaveValue("9007199254740993");
+  await page.getByLabel("amount").fill("9007199254740995");
+  await expect(button).toHaveAccessibleDescription("");
+  await expect(page.getByRole("region", { name: "Request" })).toContainText("9007199254740995");
+  const sent = page.waitForRequest((request) => request.postData()?.includes("mutation Execute(") ?? false);
+  await button.click();
+  expect((await sent).postData()).toContain('"amount":9007199254740995');
+  await page.getByRole("status").filter({ hasText: "The request started an execution." }).getByRole("link").click();
+  await page.getByRole("tab", { name: "Input and result" }).click();
+  const input = page.getByRole("region", { name: "Input" });
+  await expect(input).toContainText("9007199254740995");
+  await expect(input).toContainText("12345678901234567891");
+  await page.getByRole("link", { name: "Execute with changes…" }).click();
+  await expect(page.getByLabel("amount")).toHaveValue("9007199254740995");
+});
+
 /** Registers two versions of a new path with different defaults, and returns the path. */
 async function twoVersions(url: string): Promise<string> {
-  const path = `tests/execute/${crypto.randomUUID()}`;
-  for (const greeting of ["first", "second"]) {
-    const head = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\n`;
-    const content = `${head}workload: { greeting: ${greeting} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
-    await graphql(
-      url,
-      `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
-      { content },
-    );
-  }
+  const path = await register(url, "{ greeting: first }");
+  return register(url, "{ greeting: second }", path);
+}
+
+/** Registers a version of a path, by default of a new one, with a workload, and returns the path. */
+async function register(url: string, workload: string, path = `tests/execute/${crypto.randomUUID()}`): Promise<string> {
+  const head = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\n`;
+  const content = `${head}workload: ${workload}\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
+  await graphql(
+    url,
+    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
+    { content },
+  );
   return path;
 }

@@ -632,10 +632,44 @@ test("an execution is cancelled with a reason", async ({ console, page }) => {
 });
 
 test("two runs of a path are compared side by side", async ({ console, page }) => {
+  const successful = await idle(console.url);
+  await report(console.url, successful, [{ type: "playbook.completed", status: "COMPLETED" }]);
   const [left, right] = [await idle(console.url, { currency: "EUR" }), await idle(console.url, { currency: "USD" })];
   await report(console.url, left, FAILED_STEP);
-  await console.open(`/executions/${left}?compare=${right}`, PATH);
+  const { rerunExecution } = await graphql<{ rerunExecution: { executionId: string } }>(
+    console.url,
+    `mutation ($id: ID!) { rerunExecution(input: { executionId: $id }) { executionId } }`,
+    { id: left },
+  );
+  const completed = `query ($path: String!) { executions(filter: { path: $path, statuses: [COMPLETED] }, first: 1) { nodes { id } } }`;
+  const lastCompleted = async () => {
+    const { executions } = await graphql<{ executions: { nodes: { id: string }[] } }>(console.url, completed, { path: PATH });
+    return executions.nodes[0]?.id;
+  };
+  await expect.poll(lastCompleted).toBe(successful);
+  await console.open(`/executions/${left}?tab=compare`, PATH);
+  await page.getByRole("combobox", { name: "Compare with" }).click();
+  for (const group of ["Last successful run before this one", "Reruns of this run", "Newest runs of the path"]) {
+    await expect(page.getByRole("listbox").getByText(group)).toBeVisible();
+  }
+  await expect(page.getByRole("option").nth(1)).toContainText(rerunExecution.executionId);
+  await page.getByRole("option").first().click();
   const steps = page.getByRole("table", { name: "Steps of both runs" });
+  await expect(steps.getByRole("row", { name: /^Whole run/ })).toContainText(successful);
+
+  const id = page.getByRole("textbox", { name: "Id of another run" });
+  for (const [wrong, reason] of [
+    ["order-17", "1 to 19 digits"],
+    [left, "This is the id of the shown run."],
+    ["12345678901", "There is no execution 12345678901."],
+  ] as const) {
+    await id.fill(wrong);
+    await id.press("Enter");
+    await expect(id).toHaveAccessibleDescription(new RegExp(reason));
+    await expect(id).toHaveAttribute("aria-invalid", "true");
+  }
+  await id.fill(right);
+  await page.getByRole("button", { name: "Compare by id" }).click();
   await expect(steps.getByRole("row", { name: /^charge/ })).toContainText("Not reached");
   await expect(page.getByRole("table", { name: "Differences: Input" }).getByRole("row", { name: /^currency/ })).toContainText(
     /"EUR".*"USD"/,

@@ -38,13 +38,23 @@ export class Graphiql {
     await this.page.getByRole("button", { name: /^Stop query/ }).click();
   }
 
-  /** Returns the whole response, with the lines that the editor does not show. */
+  /** Returns the whole response. */
   answer(): Promise<string> {
-    return this.page.evaluate(() => {
+    return this.content("response.json");
+  }
+
+  /** Returns the whole document. */
+  document(): Promise<string> {
+    return this.content("operation.graphql");
+  }
+
+  /** Returns the content of an editor, with the lines that it does not show. */
+  private content(name: string): Promise<string> {
+    return this.page.evaluate((end) => {
       const monaco = (globalThis as unknown as { __MONACO: typeof import("monaco-editor") }).__MONACO;
-      const model = monaco.editor.getModels().find((candidate) => candidate.uri.path.endsWith("response.json"));
+      const model = monaco.editor.getModels().find((candidate) => candidate.uri.path.endsWith(end));
       return model?.getValue() ?? "";
-    });
+    }, name);
   }
 
   async expectAnswer(part: string | RegExp): Promise<void> {

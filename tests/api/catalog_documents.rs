@@ -64,7 +64,7 @@ fn parts() -> Value {
     json!({
         "path": "shop/orders", "kind": "PLAYBOOK", "name": "Order process", "description": "Charges orders.",
         "labels": { "team": "shop" }, "workload": { "order": order, "currency": "EUR", "retries": 3 },
-        "workloadFields": [field("currency", "STRING", json!("EUR")), of_order, field("retries", "INTEGER", json!(3))],
+        "workloadFields": [of_order, field("currency", "STRING", json!("EUR")), field("retries", "INTEGER", json!(3))],
         "workflow": { "steps": [step("start", "INCLUSIVE", json!([to_charge, to_end])), charge,
                                 step("end", "EXCLUSIVE", json!([]))] },
     })

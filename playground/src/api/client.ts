@@ -4,6 +4,7 @@ import type { DocumentTypeDecoration } from "@graphql-typed-document-node/core";
 
 import { addressOf } from "./address";
 import { ApiError, type GraphqlError } from "./errors";
+import { parseExact } from "./exact_json";
 import { authorization, replaceToken, signInState } from "./token";
 
 export const ENDPOINT = addressOf("/graphql");
@@ -57,7 +58,7 @@ export async function post(request: Request, signal?: AbortSignal, headers?: Hea
   }
   const text = await response.text();
   try {
-    return JSON.parse(text) as Body;
+    return parseExact(text) as Body;
   } catch {
     throw new ApiError("UNREACHABLE", `The response (status ${response.status}) is not JSON: ${text.slice(0, 200)}`);
   }

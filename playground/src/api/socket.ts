@@ -6,6 +6,7 @@
 import { createClient, type Client } from "graphql-ws";
 
 import { ENDPOINT } from "./client";
+import { keepDigits } from "./exact_json";
 import { authorization, replaceToken, signInAnswered, signInState, subscribeSignIn } from "./token";
 
 const KEEP_ALIVE_MS = 15_000;
@@ -57,6 +58,7 @@ function openSocket(): Client {
       return authorization();
     },
     keepAlive: KEEP_ALIVE_MS,
+    jsonMessageReviver: keepDigits,
     on: {
       connecting: () => show(connection === "reconnecting" ? "reconnecting" : "connecting"),
       connected: () => show("live"),

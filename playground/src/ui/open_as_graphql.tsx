@@ -11,7 +11,8 @@ interface Props {
 
 export function OpenAsGraphql({ document, variables }: Props) {
   const search = {
-    query: `${document.toString().trim().replace(/\n {4}(?=\S)/g, "\n")}\n`,
+    // The generated documents indent the first line of each operation and fragment by four spaces.
+    query: `${document.toString().trim().replace(/\n {4}(?=fragment \w+ on )/g, "\n\n")}\n`,
     ...(variables && Object.keys(variables).length > 0 && { variables: JSON.stringify(variables, null, 2) }),
   };
   return (

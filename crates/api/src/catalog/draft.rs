@@ -21,8 +21,8 @@ pub struct CatalogEntryDraft {
 }
 
 impl From<Draft> for CatalogEntryDraft {
-    fn from(Draft { path, kind, document, .. }: Draft) -> Self {
-        Self { path, kind: kind.into(), parts: DocumentParts::Draft(Arc::new(document)) }
+    fn from(Draft { path, kind, content, document }: Draft) -> Self {
+        Self { path, kind: kind.into(), parts: DocumentParts::Draft(Arc::new(document), content.into()) }
     }
 }
 

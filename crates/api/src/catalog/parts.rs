@@ -20,8 +20,8 @@ pub(super) const FIELDS: [&str; 7] =
 pub(super) enum DocumentParts {
     /// Document of a stored entry.
     Stored(Arc<CatalogEntry>),
-    /// Document of a draft.
-    Draft(Arc<Document>),
+    /// Document of a draft with its text.
+    Draft(Arc<Document>, Arc<str>),
 }
 
 impl DocumentParts {
@@ -29,7 +29,15 @@ impl DocumentParts {
     pub(super) fn read(&self) -> Option<&Document> {
         match self {
             Self::Stored(entry) => entry.document()?.ok(),
-            Self::Draft(document) => Some(document),
+            Self::Draft(document, _) => Some(document),
+        }
+    }
+
+    /// Returns the text of the document; empty if it was not read.
+    fn text(&self) -> &str {
+        match self {
+            Self::Stored(entry) => entry.text().unwrap_or_default(),
+            Self::Draft(_, text) => text,
         }
     }
 }
@@ -66,11 +74,11 @@ impl DocumentParts {
         self.read()?.workload().cloned().map(Json)
     }
 
-    /// Fields of the workload, ordered by name, for forms. Empty if the document has no workload.
+    /// Fields of the workload in the order of the document, for forms. Empty if the document has no workload.
     #[graphql(guard = "READ")]
     async fn workload_fields(&self) -> Vec<WorkloadField<'_>> {
-        let workload = self.read().and_then(Document::workload);
-        workload.map(workload::fields).unwrap_or_default().into_iter().map(WorkloadField).collect()
+        let Some(workload) = self.read().and_then(Document::workload) else { return Vec::new() };
+        workload::written_fields(workload, self.text()).into_iter().map(WorkloadField).collect()
     }
 
     /// Steps of the entry and the transitions between them (`workflow` of the document), for flow diagrams; null if the

@@ -1,5 +1,10 @@
 //! Fields of a workload, for forms. A workload has no schema: the type of a field is that of its default.
 
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 /// Field of a workload.
@@ -56,6 +61,60 @@ pub fn fields(workload: &Value) -> Vec<WorkloadField<'_>> {
     workload.as_object().into_iter().flatten().map(|(name, default)| WorkloadField { name, default }).collect()
 }
 
+/// Returns the fields of a workload in the order of the document's text. A workload that is not a map has none.
+#[must_use]
+pub fn written_fields<'a>(workload: &'a Value, text: &str) -> Vec<WorkloadField<'a>> {
+    let WrittenNames(names) = written_names(text);
+    let places: HashMap<&str, usize> = names.iter().enumerate().map(|(place, name)| (name.as_str(), place)).collect();
+    let mut fields = fields(workload);
+    fields.sort_by_key(|field| places.get(field.name).copied().unwrap_or(usize::MAX));
+    fields
+}
+
+/// Returns the names of the workload in a text; none if the text can't be read.
+fn written_names(text: &str) -> WrittenNames {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let read = serde_saphyr::from_str_with_options::<WrittenDocument>(text, options);
+    read.map(|document| document.workload).unwrap_or_default()
+}
+
+/// The part of a document that has an order.
+#[derive(Debug, Deserialize)]
+struct WrittenDocument {
+    #[serde(default)]
+    workload: WrittenNames,
+}
+
+/// Keys of a map in the order of its text.
+#[derive(Debug, Default)]
+struct WrittenNames(Vec<String>);
+
+impl<'de> Deserialize<'de> for WrittenNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Names)
+    }
+}
+
+/// Reader of the keys of a map.
+struct Names;
+
+impl<'de> Visitor<'de> for Names {
+    type Value = WrittenNames;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<WrittenNames, A::Error> {
+        let mut names = Vec::new();
+        while let Some(name) = members.next_key::<String>()? {
+            members.next_value::<IgnoredAny>()?;
+            names.push(name);
+        }
+        Ok(WrittenNames(names))
+    }
+}
+
 impl ValueType {
     fn of(value: &Value) -> Self {
         match value {
@@ -96,6 +155,20 @@ mod tests {
         let nested: Vec<(&str, bool)> =
             read[4].fields().iter().map(|field| (field.name, field.is_required())).collect();
         assert_eq!((nested, read[4].default), (vec![("f", false), ("g", true)], &workload["e"]));
+    }
+
+    #[test]
+    fn fields_have_the_order_of_the_text() {
+        for (text, order) in [
+            ("kind: playbook\nworkload:\n  z: { y: 1 }\n  10: a\n  2: b\n  on: c", ["z", "10", "2", "on"]),
+            ("{\"workload\": {\"z\": {}, \"10\": 0, \"2\": 0, \"on\": [1]}, \"1\": 0}", ["z", "10", "2", "on"]),
+            ("workload: [1]", ["10", "2", "on", "z"]),
+            ("workload: {a: [1", ["10", "2", "on", "z"]),
+        ] {
+            let workload = json!({ "10": 0, "2": 0, "on": 0, "z": {} });
+            let names: Vec<&str> = written_fields(&workload, text).iter().map(|field| field.name).collect();
+            assert_eq!(names, order, "{text}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ import { ExecuteDocument, type WorkloadOfEntryQuery } from "./operations.generat
 import { Outcome, type Payload } from "./outcome";
 import { labelsError, NO_OPTIONS, requestOf, RequestOptions, windowError } from "./request_options";
 import { WorkloadPanel } from "./workload_panel";
-import { textsOf, workloadOf } from "./workload_values";
+import { refusalOf, textsOf, workloadOf } from "./workload_values";
 import classes from "./execute_form.module.css";
 
 interface Props {
@@ -32,8 +32,12 @@ export function ExecuteForm({ entry: { path, catalogId, version, workloadFields:
   const execute = useApiMutation(ExecuteDocument);
   const { errors, additionalError, workload } = workloadOf(fields, texts, additional);
   const input: ExecuteInput = { entry: newest ? { path } : { catalogId }, workload, ...requestOf(options) };
-  const optionError = windowError(options) ?? labelsError(options);
-  const invalid = Object.keys(errors).length > 0 || additionalError !== null || optionError !== null;
+  const refusal = refusalOf([
+    ...fields.map(({ name }) => name).filter((name) => errors.has(name)),
+    ...(additionalError === null ? [] : ["Additional fields"]),
+    ...(windowError(options) === null ? [] : ["Window in seconds"]),
+    ...(labelsError(options) === null ? [] : ["Labels"]),
+  ]);
   const payload = execute.data?.data.execute;
   const refused = errorsByField(payload);
   // A changed request has not been refused.
@@ -78,7 +82,8 @@ export function ExecuteForm({ entry: { path, catalogId, version, workloadFields:
             capability="EXECUTE"
             leftSection={<IconPlayerPlay size={14} />}
             loading={execute.isPending}
-            {...(invalid && { refusal: "Correct the marked fields, and give values to the required ones." })}
+            reasonShown
+            {...(refusal !== undefined && { refusal })}
             onClick={() => execute.mutate({ input })}
           >
             Execute

@@ -11,7 +11,7 @@ interface Props {
   texts: Texts;
   additional: string;
   /** Errors by the name of the field. */
-  errors: Readonly<Record<string, string>>;
+  errors: ReadonlyMap<string, string>;
   additionalError: string | null | undefined;
   onChange: (texts: Texts, additional: string) => void;
 }
@@ -30,7 +30,7 @@ export function WorkloadPanel({ fields, texts, additional, errors, additionalErr
             key={field.name}
             field={field}
             text={texts[field.name]}
-            error={texts[field.name] === undefined ? undefined : errors[field.name]}
+            error={texts[field.name] === undefined ? undefined : errors.get(field.name)}
             onChange={(text) => onChange({ ...texts, [field.name]: text }, additional)}
           />
         ))}

@@ -3,6 +3,7 @@
  * so only fields that differ from their default are sent.
  */
 
+import { ExactNumber, isRounded, parseExact } from "../../api/exact_json";
 import type { WorkloadOfEntryQuery } from "./operations.generated";
 
 export type WorkloadField = NonNullable<WorkloadOfEntryQuery["catalogEntry"]>["workloadFields"][number];
@@ -11,6 +12,9 @@ export type WorkloadField = NonNullable<WorkloadOfEntryQuery["catalogEntry"]>["w
 export type Texts = Readonly<Record<string, string>>;
 
 export type Parsed = { value: unknown } | { error: string };
+
+const NUMBER = /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i;
+const ROUNDED = "This browser would round a number of more than 15 digits. Update it, or write the number as a text.";
 
 /** Returns whether a field has an input of its own type; the others are written as JSON. */
 export function isScalar({ type }: WorkloadField): boolean {
@@ -41,18 +45,20 @@ export function parse(field: WorkloadField, text: string): Parsed {
 }
 
 function numberOf(text: string): Parsed {
-  const value = Number(text);
-  if (text.trim() === "" || !Number.isFinite(value)) {
-    return { error: "Write a number." };
+  // JSON has no zeros at the beginning of a number.
+  const written = text.trim().replace(/^(-?)0+(?=\d)/, "$1");
+  if (!NUMBER.test(written)) {
+    return { error: "Write a number, such as 0.5." };
   }
-  return Number.isInteger(value) && !Number.isSafeInteger(value)
-    ? { error: "The number is too large to be sent exactly. Write it as a text in the additional fields." }
-    : { value };
+  return isRounded(written) ? { error: ROUNDED } : { value: parseExact(written) };
 }
 
 function parseJson({ type }: WorkloadField, text: string): Parsed {
   try {
-    const value: unknown = JSON.parse(text);
+    const value = parseExact(text);
+    if (isRounded(text)) {
+      return { error: ROUNDED };
+    }
     if (type === "LIST" && !Array.isArray(value)) {
       return { error: "Write a list, such as [1, 2]." };
     }
@@ -63,7 +69,7 @@ function parseJson({ type }: WorkloadField, text: string): Parsed {
 }
 
 export function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+  return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof ExactNumber);
 }
 
 /** Returns the map of the additional fields. */
@@ -74,21 +80,33 @@ export function parseAdditional(text: string): Parsed {
   return parseJson({ name: "", type: "OBJECT", default: null, required: false }, text);
 }
 
+/** Maximum number of fields that a reason names. */
+const NAMED = 5;
+
+/** Returns why a request can't be sent, by the names of its fields without a valid value; undefined if there are none. */
+export function refusalOf(names: readonly string[]): string | undefined {
+  if (names.length < 2) {
+    return names.length === 0 ? undefined : `The field ${names[0]} needs a valid value.`;
+  }
+  const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : "";
+  return `These fields need valid values: ${names.slice(0, NAMED).join(", ")}${more}.`;
+}
+
 /** Returns the errors by field, and the workload of the request. */
 export function workloadOf(fields: readonly WorkloadField[], texts: Texts, additional: string) {
-  const errors: Record<string, string> = {};
+  const errors = new Map<string, string>();
   const workload: Record<string, unknown> = {};
   for (const field of fields) {
     const text = texts[field.name];
     if (text === undefined) {
       if (field.required) {
-        errors[field.name] = "Give a value: the document has no default.";
+        errors.set(field.name, "Give a value: the document has no default.");
       }
       continue;
     }
     const parsed = parse(field, text);
     if ("error" in parsed) {
-      errors[field.name] = parsed.error;
+      errors.set(field.name, parsed.error);
     } else if (field.required || JSON.stringify(parsed.value) !== JSON.stringify(field.default)) {
       workload[field.name] = parsed.value;
     }

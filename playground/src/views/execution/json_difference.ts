@@ -1,5 +1,7 @@
 /** Differences of two JSON values, leaf by leaf. */
 
+import { ExactNumber } from "../../api/exact_json";
+
 export interface Difference {
   /** Place of the value, such as `order.items[0].sku`. */
   place: string;
@@ -37,7 +39,7 @@ function entriesOf(value: unknown, place: string): [string, unknown][] {
   if (Array.isArray(value)) {
     return value.map((child, index) => [`${place}[${index}]`, child]);
   }
-  if (typeof value === "object" && value !== null) {
+  if (typeof value === "object" && value !== null && !(value instanceof ExactNumber)) {
     return Object.entries(value).map(([key, child]) => [place ? `${place}.${key}` : key, child]);
   }
   return [];

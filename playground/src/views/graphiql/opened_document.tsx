@@ -1,4 +1,4 @@
-/** Shows the document of an "Open as GraphQL" link in a tab of its own. */
+/** Shows the document of an address in a tab of its own, and does not run it. */
 
 import { useGraphiQL, useGraphiQLActions } from "@graphiql/react";
 import { useNavigate } from "@tanstack/react-router";

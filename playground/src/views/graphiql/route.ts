@@ -1,4 +1,4 @@
-/** Address of GraphiQL: `/graphiql`, with the document and the variables of an "Open as GraphQL" link. */
+/** Address of GraphiQL: `/graphiql`, with a document and its variables, of an "Open as GraphQL" link or of a shared one. */
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 

@@ -6,11 +6,12 @@ import "graphiql/style.css";
 import { useComputedColorScheme } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { GraphiQL, HISTORY_PLUGIN } from "graphiql";
-import { useEffect } from "react";
+import { useEffect, useState } from "react";
 
 import { fetcher } from "./fetcher";
 import { OpenedDocument } from "./opened_document";
-import { DEFAULT_TABS, initialVariables } from "./tabs";
+import { ShareButton } from "./share_button";
+import { DEFAULT_TABS, initialContent } from "./tabs";
 import { WrappedLines } from "./wrapped_lines";
 import classes from "./view.module.css";
 
@@ -19,11 +20,11 @@ const PLUGINS = [HISTORY_PLUGIN];
 const SCALARS = { JSON: {}, BigInt: { type: "string" }, DateTime: { type: "string" } } as const;
 
 const route = getRouteApi("/graphiql");
-const variables = initialVariables(window.localStorage);
 
 export function GraphiqlView() {
   const search = route.useSearch();
   const scheme = useComputedColorScheme();
+  const [initial] = useState(() => initialContent(window.localStorage));
   useEffect(() => {
     document.title = "GraphiQL · NoETL";
   }, []);
@@ -37,11 +38,21 @@ export function GraphiqlView() {
         forcedTheme={scheme}
         customScalarSchemas={SCALARS}
         defaultEditorToolsVisibility="variables"
-        {...(variables !== undefined && { initialVariables: variables })}
+        {...initial}
       >
         <GraphiQL.Logo>
           <span className={classes.logo} />
         </GraphiQL.Logo>
+        <GraphiQL.Toolbar>
+          {({ prettify, merge, copy }) => (
+            <>
+              {prettify}
+              {merge}
+              {copy}
+              <ShareButton />
+            </>
+          )}
+        </GraphiQL.Toolbar>
         <WrappedLines />
         {search.query !== undefined && <OpenedDocument query={search.query} variables={search.variables} />}
       </GraphiQL>

@@ -24,9 +24,19 @@ export const DEFAULT_TABS: Tab[] = [
 ];
 
 /**
- * Returns the content of the variables editor for a first visit; undefined for a returning visitor, whose stored
- * variables it would overwrite. GraphiQL takes the first tab's query from `defaultTabs`, but not its variables.
+ * Returns the content of the editors of the tab that is shown first: of the stored tab that was shown last, or of the
+ * first tab. GraphiQL takes only its query from the tabs. Without its variables, the editor would be empty after a reload.
  */
-export function initialVariables(storage: Storage): string | undefined {
-  return storage.getItem("graphiql:tabState") === null ? FIRST_TAB.variables : undefined;
+export function initialContent(storage: Storage): Pick<GraphiQLProps, "initialQuery" | "initialVariables"> {
+  const tab = storedTab(storage.getItem("graphiql:tabState"));
+  return tab ? { initialQuery: tab.query ?? "", initialVariables: tab.variables ?? "" } : { initialVariables: FIRST_TAB.variables };
+}
+
+function storedTab(text: string | null): Partial<Tab> | undefined {
+  try {
+    const { tabs, activeTabIndex } = JSON.parse(text ?? "{}") as { tabs?: Partial<Tab>[]; activeTabIndex?: number };
+    return tabs?.[activeTabIndex ?? 0];
+  } catch {
+    return undefined;
+  }
 }
