@@ -54,12 +54,18 @@ test("who deactivated a subscription and why is one click from the overview, and
   expect(task.count).toBe(2);
 });
 
-test("a cancellation is listed with its caller and its reason, and the execution shows both", async ({ page }) => {
+test("a cancellation is listed with its caller and its reason, and the execution shows both, and who ran it again", async ({ page }) => {
   const cancelled = await idle();
   const other = await idle();
   const cancel = `mutation ($id: ID!, $reason: String!) { cancelExecution(input: { executionId: $id, reason: $reason }) { cancelled } }`;
   await graphql(controlPlane.url, cancel, { id: cancelled, reason: "Wrong price" }, ann);
   await graphql(controlPlane.url, cancel, { id: other, reason: "Not needed" }, ann);
+  const { rerunExecution } = await graphql<{ rerunExecution: { executionId: string } }>(
+    controlPlane.url,
+    `mutation ($id: ID!) { rerunExecution(input: { executionId: $id, executionPool: "no-worker" }) { executionId } }`,
+    { id: cancelled },
+    ann,
+  );
   const title = await openOverview(page);
   await openAudit(page);
   const row = rowOf(page, cancelled);
@@ -76,6 +82,7 @@ test("a cancellation is listed with its caller and its reason, and the execution
   const report = page.getByRole("alert").filter({ hasText: "The execution was cancelled by ann" });
   await expect(report).toContainText("Wrong price");
   await expect(page.getByRole("main").getByText("runtime", { exact: true })).toBeVisible();
+  await expect(page.getByRole("definition").filter({ hasText: rerunExecution.executionId })).toContainText("by ann");
 });
 
 test("the server filters the actions, and starts are listed only if they are chosen", async ({ page }) => {

@@ -625,6 +625,9 @@ test("an execution is cancelled with a reason", async ({ console, page }) => {
   const id = await idle(console.url);
   await console.open(`/executions/${id}`, PATH);
   await page.getByRole("button", { name: "Cancel…" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Keep running" }).click();
+  await expect(page.getByRole("dialog")).toHaveCount(0);
+  await page.getByRole("button", { name: "Cancel…" }).click();
   await page.getByLabel("Reason").fill("Wrong order");
   await page.getByRole("button", { name: "Cancel execution" }).click();
   await expect(page.getByRole("alert").filter({ hasText: "The execution was cancelled" })).toContainText("Wrong order");

@@ -31,6 +31,25 @@ test("after the server is killed and restarted, the page reconnects and its list
   await expect(console.events.list.getByText(/^Gap on shard/)).toHaveCount(0);
 });
 
+test("while the server is away, a list says of when it is, and durations stand still", async ({ page }) => {
+  const console = new Console(page, deployment.url);
+  await executeSome();
+  await console.open("/executions", "Executions");
+  const live = page.getByRole("status", { name: "List" });
+  await expect(live).toHaveText("Live");
+  const [age, duration] = ["Started", "Duration"].map((title) => page.locator(`td[data-title="${title}"]`).first());
+  await deployment.killServer();
+  await expect(console.connection).toHaveText("Reconnecting…");
+  const asOf = page.getByText(/^As of \d\d:\d\d:\d\d$/);
+  await expect(asOf).toBeVisible();
+  const [earlier, still] = [await age!.innerText(), await duration!.innerText()];
+  await expect(age!).not.toHaveText(earlier);
+  await expect(duration!).toHaveText(still);
+  await deployment.startServer();
+  await expect(live).toHaveText("Live");
+  await expect(asOf).toHaveCount(0);
+});
+
 test("after the broker is killed and restarted, the list equals the log", async ({ page }) => {
   const console = await followedFromBeginning(page);
   await deployment.killBroker();

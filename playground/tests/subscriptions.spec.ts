@@ -60,8 +60,9 @@ test("table and detail show since when a subscription is in its state", async ({
   await expect(page.getByText("in this state since").locator(time)).toContainText("ago");
 });
 
-test("drain and deactivate ask for confirmation and a reason", async ({ console, page }) => {
+test("drain and deactivate ask for confirmation and a reason, and draining shows what is left", async ({ console, page }) => {
   const id = await activeInbox(console.url);
+  await startChild(console.url, id);
   await console.open(LIST, "Subscriptions");
   const row = rowOf(page, id);
   await row.getByRole("button", { name: "More actions" }).click();
@@ -71,7 +72,10 @@ test("drain and deactivate ask for confirmation and a reason", async ({ console,
   expect((await statusOf(console.url, id)).status).toBe("ACTIVE");
   await dialog.getByRole("button", { name: "Drain" }).click();
   await expect(row).toContainText("Draining");
+  await expect(row).toContainText(/[1-9]\d* left/);
   expect(await statusOf(console.url, id)).toEqual({ status: "DRAINING", reason: "The source moves" });
+  await row.getByRole("link", { name: INBOX }).click();
+  await expect(page.getByRole("link", { name: /^Left to drain/ })).toContainText(/[1-9]/);
 });
 
 test("a confirmed action is refused if the status has changed since it was shown", async ({ console, page }) => {
@@ -134,15 +138,29 @@ test("the detail shows history, executions and catalog entry, live", async ({ co
   await expect(history.getByText(/^Paused/)).toBeVisible();
   await expect(page.getByRole("region", { name: "Catalog entry" })).toContainText("Version");
 
-  const { execute: started } = await graphql<{ execute: { execution: { id: string } } }>(
-    console.url,
-    `mutation ($id: ID!) {
-      execute(input: { entry: { path: "samples/orders/process" }, parentExecutionId: $id }) { execution { id } }
-    }`,
-    { id },
-  );
+  const started = await startChild(console.url, id);
   const executions = page.getByRole("table", { name: "Executions of the subscription" });
-  await expect(executions.getByRole("link", { name: started.execution.id })).toBeVisible();
+  await expect(executions.getByRole("link", { name: started })).toBeVisible();
+  await page.getByRole("link", { name: /^Running/ }).click();
+  await expect(page).toHaveURL(new RegExp(`parent=${id}`));
+  await expect(page).toHaveURL(/statuses=PENDING(,|%2C)RUNNING/);
+  await expect(page.getByRole("table", { name: "Executions" }).getByRole("row").filter({ hasText: started })).toContainText("Pending");
+});
+
+test("deactivated subscriptions are listed on demand, and on the page of another registration of the path", async ({ console, page }) => {
+  const earlier = await activeInbox(console.url);
+  await transition(console.url, "DEACTIVATE", earlier);
+  const id = await activeInbox(console.url);
+  await console.open(LIST, "Subscriptions");
+  await expect(rowOf(page, id)).toBeVisible();
+  await expect(rowOf(page, earlier)).toHaveCount(0);
+  await page.getByRole("switch", { name: /^Show deactivated \([1-9]/ }).click();
+  await expect(rowOf(page, earlier)).toContainText("Deactivated");
+  await rowOf(page, id).getByRole("link", { name: INBOX }).click();
+  const registrations = page.getByRole("table", { name: "Registrations of the path" });
+  await expect(registrations.getByRole("row", { name: /This one/ })).toContainText("Active");
+  await registrations.getByRole("link", { name: earlier }).click();
+  await expect(page).toHaveURL(new RegExp(`/subscriptions/${earlier}$`));
 });
 
 test("a pasted id leads to the subscription, and a wrong id is explained", async ({ console, page }) => {
@@ -177,6 +195,20 @@ test("without the capability, the actions are disabled and say why", async ({ co
   // A request in flight would fail when the page closes.
   await page.unrouteAll({ behavior: "ignoreErrors" });
 });
+
+/** Starts an execution of a subscription that no worker takes, and returns its id. */
+async function startChild(url: string, id: string): Promise<string> {
+  const { execute: payload } = await graphql<{ execute: { executionId: string } }>(
+    url,
+    `mutation ($id: ID!) {
+      execute(input: { entry: { path: "samples/orders/process" }, parentExecutionId: $id, executionPool: "no-worker" }) {
+        executionId
+      }
+    }`,
+    { id },
+  );
+  return payload.executionId;
+}
 
 /** Returns the row of a subscription: its path links to its details. */
 function rowOf(page: Page, id: string): Locator {

@@ -20,6 +20,9 @@ const FORBIDDEN = 4403;
 export type Connection = "idle" | "connecting" | "live" | "reconnecting";
 
 let connection: Connection = "idle";
+/** Time of the last message of the server. */
+let heardAt = 0;
+let lostAt: number | null = null;
 const listeners = new Set<() => void>();
 
 export function subscribeConnection(listener: () => void): () => void {
@@ -29,6 +32,11 @@ export function subscribeConnection(listener: () => void): () => void {
 
 export function connectionState(): Connection {
   return connection;
+}
+
+/** Returns the time since which the page knows of no change of the server; null while the connection is not lost. */
+export function connectionLostAt(): number | null {
+  return lostAt;
 }
 
 export const socket = openSocket();
@@ -62,10 +70,14 @@ function openSocket(): Client {
     on: {
       connecting: () => show(connection === "reconnecting" ? "reconnecting" : "connecting"),
       connected: () => show("live"),
+      message: () => (heardAt = Date.now()),
       // A broken connection may send no close frame. A ping without a pong ends the socket; then the client retries.
       ping: (received) => {
         if (!received) {
-          pongTimeout = window.setTimeout(() => client.terminate(), PONG_TIMEOUT_MS);
+          pongTimeout = window.setTimeout(() => {
+            lostAt = heardAt;
+            client.terminate();
+          }, PONG_TIMEOUT_MS);
         }
       },
       pong: (received) => {
@@ -95,6 +107,7 @@ export async function retryWait(retries: number): Promise<void> {
 
 function show(changed: Connection): void {
   connection = changed;
+  lostAt = changed === "reconnecting" ? (lostAt ?? Date.now()) : null;
   for (const listener of listeners) {
     listener();
   }

@@ -1,7 +1,7 @@
 /** Judges the health of the system, and says in words what is wrong and what to do. The first warning is the worst. */
 
 import type { SystemStatus } from "../api/system_status";
-import { formatDuration, formatNumber } from "../ui/format";
+import { formatDuration, formatItems, formatNumber } from "../ui/format";
 
 export interface Warning {
   severity: "problem" | "attention";
@@ -66,7 +66,7 @@ function feedWarnings(shard: FeedShard): Warning[] {
     warnings.push(problem("feeds", `Publishing the events of ${name} fails: ${shard.lastError}`, "Check the broker and its storage."));
   }
   if (shard.lagSeconds > MAX_LAG_SECONDS) {
-    const lag = `${formatDuration(shard.lagSeconds)} (${formatNumber(shard.lagEvents)} events)`;
+    const lag = `${formatDuration(shard.lagSeconds)} (${formatItems(shard.lagEvents, "event")})`;
     warnings.push(attention("feeds", `The event feed of ${name} has a lag of ${lag}.`, "Look for an open transaction or a slow broker."));
   }
   if ((shard.oldestOpenTransactionSeconds ?? 0) > MAX_TRANSACTION_SECONDS) {

@@ -53,6 +53,8 @@ interface Props {
   opened: boolean;
   title: string;
   action: string;
+  /** Text of the button that closes the dialog without the action (default Cancel). */
+  keep?: string;
   dangerous?: boolean;
   /** Selected objects and the result of the action, in words. */
   description?: ReactNode;
@@ -88,7 +90,8 @@ interface StepsProps extends Props {
   onRun: (running: AbortController | null) => void;
 }
 
-function Steps({ action, dangerous, description, withReason = true, run, isRunning, onRun, onClose }: StepsProps) {
+function Steps(props: StepsProps) {
+  const { action, keep = "Cancel", dangerous, description, withReason = true, run, isRunning, onRun, onClose } = props;
   const [reason, setReason] = useState("");
   const [progress, setProgress] = useState("");
   const [attempt, setAttempt] = useState(0);
@@ -154,7 +157,7 @@ function Steps({ action, dangerous, description, withReason = true, run, isRunni
       )}
       <Group justify="flex-end" gap="xs">
         <Button ref={close} variant="default" onClick={onClose}>
-          {isRunning ? "Stop" : real.isPending || real.isSuccess ? "Close" : "Cancel"}
+          {isRunning ? "Stop" : real.isPending || real.isSuccess ? "Close" : keep}
         </Button>
         {outcome?.startAgain && (
           <Button variant="default" onClick={startAgain}>

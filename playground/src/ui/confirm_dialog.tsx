@@ -12,6 +12,8 @@ interface Props {
   children: ReactNode;
   /** Text of the button that carries out the action. */
   action: string;
+  /** Text of the button that closes the dialog without the action (default Cancel). */
+  keep?: string;
   /** Whether the action is hard to undo (default false). */
   dangerous?: boolean;
   /** Whether the user can give a reason (default true). */
@@ -31,7 +33,7 @@ export function ConfirmDialog(props: Props) {
   );
 }
 
-function Question({ children, action, dangerous, withReason = true, busy, userErrors = [], onConfirm, onClose }: Props) {
+function Question({ children, action, keep = "Cancel", dangerous, withReason = true, busy, userErrors = [], onConfirm, onClose }: Props) {
   const [reason, setReason] = useState("");
   return (
     <form
@@ -59,7 +61,7 @@ function Question({ children, action, dangerous, withReason = true, busy, userEr
         <UserErrors errors={userErrors} />
         <Group justify="flex-end" gap="xs">
           <Button variant="default" onClick={onClose}>
-            Cancel
+            {keep}
           </Button>
           <Button type="submit" loading={busy} {...(dangerous && { color: "red" })}>
             {action}

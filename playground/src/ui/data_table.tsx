@@ -7,6 +7,7 @@
 import { Table } from "@mantine/core";
 import type { ReactNode } from "react";
 
+import { AsOf } from "./as_of";
 import classes from "./data_table.module.css";
 import { MoreRows, type Pages } from "./more_rows";
 import { useWindowRows } from "./window_rows";
@@ -32,15 +33,24 @@ interface Props<Row> {
   pages?: Pages;
   /** Whether the next page is also loaded when the end of the list comes near the window (default false). */
   endless?: boolean;
+  /** Whether a live subscription reports the changes of the list (default false). */
+  live?: boolean;
 }
 
-export function DataTable<Row>({ label, columns, rows, rowKey, empty, pages, endless = false }: Props<Row>) {
+export function DataTable<Row>({ label, columns, rows, rowKey, empty, pages, endless = false, live = false }: Props<Row>) {
   const { body, isLong, drawn, before, after, measure } = useWindowRows(rows, rowKey);
+  const asOf = pages && <AsOf readAt={pages.dataUpdatedAt ?? 0} failed={pages.isError ?? false} live={live} />;
   if (rows.length === 0 && empty) {
-    return empty;
+    return (
+      <>
+        {asOf}
+        {empty}
+      </>
+    );
   }
   return (
     <>
+      {asOf}
       {/* No landmark: the panel around the table is one, often with the same name. */}
       <div
         className={classes.frame}

@@ -10,7 +10,7 @@ import { ENDPOINT } from "../api/client";
 import type { ApiError } from "../api/errors";
 import { curlOf } from "./curl";
 import { exportRows, limitOf, type Exported, type ExportedList, type Format, type PageVariables } from "./export_rows";
-import { formatNumber } from "./format";
+import { formatItems, formatNumber } from "./format";
 import { Failure, PartialData } from "./states";
 
 const FORMATS: readonly { format: Format; label: string }[] = [
@@ -77,7 +77,7 @@ function Progress<Data, Variables extends PageVariables, Row>({ list, format, on
       {error && <Failure error={error} retry={() => mutate()} />}
       {!error && (
         <Text size="sm" role="status">
-          {data ? result(data, limitOf(list)) : `${formatNumber(read)} rows read, of at most ${formatNumber(limitOf(list))}.`}
+          {data ? result(data, limitOf(list)) : `${formatItems(read, "row")} read, of at most ${formatNumber(limitOf(list))}.`}
         </Text>
       )}
       {data && <PartialData unavailableShards={data.unavailableShards} errors={data.errors} />}

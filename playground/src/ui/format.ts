@@ -18,6 +18,11 @@ export function formatCount({ value, capped }: { value: number; capped: boolean 
   return `${capped ? "≥ " : ""}${formatNumber(value)}`;
 }
 
+/** Returns a number with its noun, such as `1 event` or `12,345 events`. */
+export function formatItems(count: number | string, noun: string): string {
+  return `${formatNumber(count)} ${noun}${Number(count) === 1 ? "" : "s"}`;
+}
+
 /** Returns a number of few letters, such as `12.3K`. */
 export function formatShortNumber(value: number): string {
   return SHORT_NUMBER.format(value);

@@ -9,6 +9,10 @@ export interface Pages {
   hasNextPage: boolean;
   isFetchingNextPage: boolean;
   fetchNextPage: () => unknown;
+  /** Time of the last read in milliseconds since 1970, if the list is read from the server. */
+  dataUpdatedAt?: number;
+  /** Whether the last read failed. */
+  isError?: boolean;
 }
 
 interface Props {

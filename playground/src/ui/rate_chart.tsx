@@ -25,8 +25,25 @@ interface Props {
 
 /** Shortest time that a chart with axes shows, in seconds. */
 const SHORTEST = 300;
+/** Attribute of the document that names the theme. */
+const THEME_ATTRIBUTE = "data-mantine-color-scheme";
 
 export function RateChart({ label, points, height = 160, axes = true }: Props) {
+  const empty = points.every(({ value }) => value === null);
+  return (
+    <figure className={classes.figure} role="img" aria-label={inWords(label, points)}>
+      {empty ? (
+        <p className={classes.empty} style={{ height }} aria-hidden="true">
+          {axes && "No values yet"}
+        </p>
+      ) : (
+        <Plot points={points} height={height} axes={axes} />
+      )}
+    </figure>
+  );
+}
+
+function Plot({ points, height, axes }: Required<Pick<Props, "points" | "height" | "axes">>) {
   const zone = useZone();
   const frame = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot>(null);
@@ -42,19 +59,18 @@ export function RateChart({ label, points, height = 160, axes = true }: Props) {
     chart.current = plot;
     const resized = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height }));
     resized.observe(element);
+    const themed = new MutationObserver(() => plot.redraw());
+    themed.observe(document.documentElement, { attributeFilter: [THEME_ATTRIBUTE] });
     return () => {
       resized.disconnect();
+      themed.disconnect();
       plot.destroy();
     };
   }, [axes, height, zone]);
 
   useEffect(() => chart.current?.setData(data.current), [points]);
 
-  return (
-    <figure className={classes.figure} role="img" aria-label={inWords(label, points)}>
-      <div ref={frame} aria-hidden="true" className={classes.frame} />
-    </figure>
-  );
+  return <div ref={frame} aria-hidden="true" className={classes.frame} />;
 }
 
 function options(axes: boolean, zone: Zone): Omit<uPlot.Options, "width" | "height"> {
@@ -92,7 +108,7 @@ function options(axes: boolean, zone: Zone): Omit<uPlot.Options, "width" | "heig
   };
 }
 
-/** Returns the times that a chart shows. Without points there are none, and the axis has no labels. */
+/** Returns the times that a chart shows. */
 function timeRange(axes: boolean, first: number | null, last: number | null): uPlot.Range.MinMax {
   if (first === null || last === null) {
     return [null, null];
@@ -100,7 +116,7 @@ function timeRange(axes: boolean, first: number | null, last: number | null): uP
   return [axes ? Math.min(first, last - SHORTEST) : first, last];
 }
 
-/** Returns a colour of the theme. The canvas reads it at each drawing, so it follows the theme. */
+/** Returns a colour of the theme. The canvas reads it at each drawing, and is drawn again when the theme changes. */
 function color(variable: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
 }

@@ -1,7 +1,10 @@
-/** Time between a start and an end. Without an end, it grows until now, or until a moment of the past. */
+/**
+ * Time between a start and an end. Without an end, it grows until now, or until a moment of the past. It does not grow while
+ * the connection is lost.
+ */
 
-import { useNow } from "./clock";
 import { formatDuration } from "./format";
+import { useKnownUntil } from "./known_until";
 import { Duration } from "./time";
 
 interface Props {
@@ -24,7 +27,7 @@ export function RunDuration({ from, to, moment }: Props) {
 }
 
 function Growing({ from }: { from: number }) {
-  const now = useNow();
+  const now = useKnownUntil();
   return <>{formatDuration(Math.floor(secondsBetween(from, now)))}</>;
 }
 

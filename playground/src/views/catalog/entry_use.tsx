@@ -4,7 +4,7 @@ import { Text } from "@mantine/core";
 
 import { useApiQuery } from "../../api/hooks";
 import { lastFailuresLocation, pathLocation } from "../../app/path_links";
-import { formatNumber } from "../../ui/format";
+import { formatCount } from "../../ui/format";
 import { IdLink } from "../../ui/id_link";
 import { Panel } from "../../ui/panel";
 import { Failure, Loading, PartialData } from "../../ui/states";
@@ -85,8 +85,7 @@ function Executions({ entry, executions }: Pick<CatalogUseQuery, "executions"> &
         {nodes.length === 0 && "This version was not executed yet."}
         {nodes.length > 0 && totalCount && (
           <TextLink to="/executions" search={{ path: entry.path, version: String(entry.version) }} inherit>
-            {totalCount.capped ? "More than " : ""}
-            {formatNumber(totalCount.value)} of this version
+            {formatCount(totalCount)} of this version
           </TextLink>
         )}
       </Text>

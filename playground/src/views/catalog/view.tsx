@@ -8,7 +8,7 @@ import { lazy, Suspense, useMemo } from "react";
 import { useApiPages } from "../../api/hooks";
 import { DataTable, type Column } from "../../ui/data_table";
 import { ExportMenu } from "../../ui/export_menu";
-import { formatNumber } from "../../ui/format";
+import { formatCount } from "../../ui/format";
 import { LongText } from "../../ui/long_text";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { PermittedButton } from "../../ui/permitted_button";
@@ -132,20 +132,18 @@ function Entries({ variables, filtered }: EntriesProps) {
     variables,
     (data) => data.catalogEntries,
   );
-  if (query.error) {
-    return <Failure error={query.error} retry={query.refetch} />;
-  }
-  if (query.isPending) {
-    return <Loading />;
+  const failure = query.error && <Failure error={query.error} retry={query.refetch} />;
+  if (!query.data) {
+    return failure ?? <Loading />;
   }
   const total = query.data.pages[0]?.data.catalogEntries?.totalCount;
   return (
     <section aria-label="Entries">
+      {failure}
       <PartialData unavailableShards={unavailableShards} errors={errors} />
       {total && nodes.length > 0 && (
         <Text size="xs" c="dimmed" mb={4} role="status">
-          {total.capped ? "More than " : ""}
-          {formatNumber(total.value)} {total.value === 1 ? "entry" : "entries"}
+          {formatCount(total)} {total.value === 1 ? "entry" : "entries"}
         </Text>
       )}
       <DataTable
@@ -154,8 +152,8 @@ function Entries({ variables, filtered }: EntriesProps) {
         rows={nodes}
         rowKey={(entry) => entry.id}
         empty={errors.length === 0 && <NoEntries filtered={filtered} />}
-        {...(query.hasNextPage && { pages: query })}
-        endless
+          pages={query}
+          endless
       />
     </section>
   );

@@ -40,6 +40,7 @@ export function CancelButton({ execution: { id, endedAt } }: { execution: Execut
         opened={opened}
         title="Cancel the execution"
         action="Cancel execution"
+        keep="Keep running"
         dangerous
         busy={cancel.isPending}
         userErrors={refusals}

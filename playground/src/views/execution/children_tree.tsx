@@ -5,11 +5,13 @@ import { IconChevronDown, IconChevronRight } from "@tabler/icons-react";
 import { useState } from "react";
 
 import { useApiPages } from "../../api/hooks";
+import { AsOf } from "../../ui/as_of";
 import { IdLink } from "../../ui/id_link";
 import { LongMessage } from "../../ui/long_message";
 import { RunDuration } from "../../ui/run_duration";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
+import { toneOf, type Tone } from "../../ui/tone";
 import { ExecutionChildrenDocument, type ExecutionChildrenQuery } from "./operations.generated";
 import classes from "./children_tree.module.css";
 
@@ -32,14 +34,14 @@ export function ChildrenTree({ id, growing, nested = false }: Props) {
     (data) => data.executions,
     options,
   );
-  if (query.error) {
-    return <Failure error={query.error} retry={query.refetch} />;
-  }
+  const failure = query.error && <Failure error={query.error} retry={query.refetch} />;
   if (!query.data || query.isPlaceholderData) {
-    return <Loading lines={2} />;
+    return failure ?? <Loading lines={2} />;
   }
   return (
     <>
+      {failure}
+      <AsOf readAt={query.dataUpdatedAt} failed={query.isError} live={false} />
       <PartialData unavailableShards={unavailableShards} errors={errors} />
       {nodes.length === 0 && !nested && (
         <Empty title="No children">This execution has not started another one. A step with the tool playbook starts one.</Empty>
@@ -81,16 +83,16 @@ function ChildItem({ child }: { child: Child }) {
         <span className={classes.duration}>
           <RunDuration from={child.startedAt} to={child.endedAt} />
         </span>
-        {child.error !== null && <ErrorOf error={child.error} />}
+        {child.error !== null && <ErrorOf error={child.error} tone={toneOf(child.status)} />}
       </div>
       {opened && <ChildrenTree id={child.id} growing={child.endedAt === null} nested />}
     </li>
   );
 }
 
-function ErrorOf({ error }: { error: string }) {
+function ErrorOf({ error, tone }: { error: string; tone: Tone }) {
   return (
-    <span className={classes.error}>
+    <span className={classes.error} data-tone={tone}>
       <LongMessage text={error} name="error" />
     </span>
   );

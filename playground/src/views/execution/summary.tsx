@@ -76,13 +76,14 @@ function Path({ execution: { path, catalogEntry } }: { execution: Execution }) {
   );
 }
 
-/** The newest reruns, and a link to all if there are more. */
+/** The newest reruns with their callers, and a link to all if there are more. */
 function Reruns({ execution: { id: origin, reruns } }: { execution: Execution }) {
   return (
     <>
-      {reruns?.nodes.map(({ id }) => (
+      {reruns?.nodes.map(({ id, startedAt, startedBy }) => (
         <div key={id}>
-          <IdLink kind="execution" id={id} />
+          <IdLink kind="execution" id={id} /> <Time value={startedAt} />
+          {startedBy !== null && ` by ${startedBy}`}
         </div>
       ))}
       {reruns?.pageInfo.hasNextPage && (

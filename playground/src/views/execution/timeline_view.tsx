@@ -2,8 +2,8 @@
 
 import { Text } from "@mantine/core";
 
-import { useNow } from "../../ui/clock";
-import { formatDuration } from "../../ui/format";
+import { formatDuration, formatItems } from "../../ui/format";
+import { useKnownUntil } from "../../ui/known_until";
 import { Empty } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import type { Execution } from "./live_execution";
@@ -23,7 +23,7 @@ interface Props {
 }
 
 export function TimelineView({ execution, events, moment }: Props) {
-  const now = useNow();
+  const now = useKnownUntil();
   const bars = barsOf(execution.steps?.nodes ?? [], events);
   if (bars.length === 0 || execution.startedAt === null) {
     return <Empty title="No step has begun">Bars appear here when a worker begins the first step.</Empty>;
@@ -83,7 +83,7 @@ function inWords({ step, entered, ended, lanes }: StepBars, span: Span): string 
   }
   const parts = [formatDuration(((ended ?? span.to) - entered) / 1_000)];
   if (step.iterations) {
-    parts.push(`${step.iterations.completed} of ${step.iterations.expected} iterations`);
+    parts.push(`${step.iterations.completed} of ${formatItems(step.iterations.expected, "iteration")}`);
   }
   const failures = failuresInWords(step);
   if (failures !== null) {

@@ -11,7 +11,7 @@ import { newDedupKey } from "../../api/dedup_key";
 import { type ApiError, toApiError } from "../../api/errors";
 import type { Capability, ExecutionFilter } from "../../api/schema.generated";
 import { BulkActionDialog, type BulkOutcome, type BulkRequest } from "../../ui/bulk_action_dialog";
-import { formatNumber } from "../../ui/format";
+import { formatItems, formatNumber } from "../../ui/format";
 import { PermittedButton } from "../../ui/permitted_button";
 import { TextLink } from "../../ui/text_link";
 import { rerunsSearch, type Started } from "./reruns_search";
@@ -40,6 +40,8 @@ interface Props {
   verb: string;
   /** Text of the button in the dialog. */
   action: string;
+  /** Text of the button that closes the dialog without the action (default Cancel). */
+  keep?: string;
   description: string;
   dangerous: boolean;
   withReason: boolean;
@@ -83,7 +85,7 @@ export function BulkAction({ target, narrow, capability, icon, verb, batchSize, 
     let error: ApiError | undefined;
     let sent = 0;
     while (sent < ids.length && !signal.aborted && !error) {
-      report(`${formatNumber(sent)} of ${formatNumber(ids.length)} executions`);
+      report(`${formatNumber(sent)} of ${formatItems(ids.length, "execution")}`);
       try {
         outcomes.push(await carryOut(ids.slice(sent, sent + batchSize), request, key.value()));
         sent = Math.min(sent + batchSize, ids.length);

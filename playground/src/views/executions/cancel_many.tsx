@@ -24,6 +24,7 @@ export function CancelMany({ target }: { target: Target }) {
       icon={<IconPlayerStop size={14} />}
       verb="Cancel"
       action="Cancel executions"
+      keep="Keep running"
       description="Executions that have ended stay as they are. No further step of the others begins. A step that a worker runs now is not interrupted."
       dangerous
       withReason

@@ -9,6 +9,7 @@ import { LabelChips } from "../../ui/label_chips";
 import { LongText } from "../../ui/long_text";
 import { RunDuration } from "../../ui/run_duration";
 import { Time } from "../../ui/time";
+import { toneOf } from "../../ui/tone";
 import type { ExecutionRowFragment } from "./operations.generated";
 import { ProgressBar } from "./progress_bar";
 import classes from "./columns.module.css";
@@ -24,9 +25,9 @@ const COLUMNS: readonly Column<Row>[] = [
   { title: "Steps", cell: ({ progress, status }) => progress && <ProgressBar {...progress} status={status} /> },
   {
     title: "Error",
-    cell: ({ error }) =>
+    cell: ({ error, status }) =>
       error !== null && (
-        <span className={classes.error} title={error}>
+        <span className={classes.error} data-tone={toneOf(status)} title={error}>
           {error}
         </span>
       ),

@@ -40,7 +40,8 @@ export function useExecutionList(filter: ExecutionFilter, order: ExecutionOrder,
   const pages = useListPages(filter, order);
   const { nodes, query } = pages;
   const last = query.hasNextPage ? nodes.at(-1) : undefined;
-  const ready = query.isSuccess && !query.isPlaceholderData;
+  // A read that fails while the server is away does not end the stream, which connects again by itself.
+  const ready = query.data !== undefined && !query.isPlaceholderData;
   const isLive = order === NEWEST;
   const oldest = last?.startedAt ?? filter.startedAfter ?? null;
   const { changes, ...stream } = useChanges(filter, order, oldest, isLive && ready, paused);
@@ -67,7 +68,7 @@ export function useExecutionList(filter: ExecutionFilter, order: ExecutionOrder,
 function useReadAgain(enabled: boolean, state: LiveState, refetch: () => unknown) {
   const outdated = useRef(false);
   useEffect(() => {
-    if (!enabled) {
+    if (!enabled || state === "reconnecting") {
       outdated.current = true;
     } else if (state === "live" && outdated.current) {
       outdated.current = false;

@@ -4,7 +4,7 @@ import { send } from "../../api/client";
 import { ApiError } from "../../api/errors";
 import type { ExecutionFilter } from "../../api/schema.generated";
 import type { BulkRequest } from "../../ui/bulk_action_dialog";
-import { formatNumber } from "../../ui/format";
+import { formatItems, formatNumber } from "../../ui/format";
 import { SelectedExecutionsDocument } from "./operations.generated";
 
 /** Maximum number of executions that an action selects, as many as an export has rows. */
@@ -51,7 +51,7 @@ export async function listAll(filter: ExecutionFilter | null, { report, signal }
     const { nodes, pageInfo } = data.executions;
     ids.push(...nodes.map(({ id }) => id));
     data.executions.unavailableShards.forEach((shard) => unavailableShards.add(shard));
-    report(`${formatNumber(ids.length)} executions found`);
+    report(`${formatItems(ids.length, "execution")} found`);
     after = pageInfo.hasNextPage ? pageInfo.endCursor : null;
     if (after !== null && ids.length >= MAX_SELECTED) {
       throw new ApiError("LIMIT_EXCEEDED", `More than ${formatNumber(MAX_SELECTED)} executions match the filter.`);

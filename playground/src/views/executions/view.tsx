@@ -61,7 +61,7 @@ export function ExecutionsView() {
         <Group gap="sm">
           <LiveBadge
             name="List"
-            state={list.pages.query.error ? "ended" : list.live.state}
+            state={list.pages.query.isLoadingError ? "ended" : list.live.state}
             paused={paused && order === NEWEST}
           />
           {order === NEWEST ? (
@@ -71,7 +71,7 @@ export function ExecutionsView() {
           )}
         </Group>
       </Group>
-      <Content list={list} order={order} filter={filter} />
+      <Content list={list} order={order} filter={filter} paused={paused} />
     </ViewPage>
   );
 }
@@ -99,19 +99,19 @@ interface ContentProps {
   list: ExecutionList;
   order: ExecutionOrder;
   filter: ExecutionFilter;
+  paused: boolean;
 }
 
-function Content({ list: { rows, pages, live, gaps }, order, filter }: ContentProps) {
+function Content({ list: { rows, pages, live, gaps }, order, filter, paused }: ContentProps) {
   const { query } = pages;
   const selection = useSelection(rows, filter);
-  if (query.error) {
-    return <Failure error={query.error} retry={query.refetch} />;
-  }
+  const failure = query.error && <Failure error={query.error} retry={query.refetch} />;
   if (!query.data) {
-    return <Loading lines={8} />;
+    return failure ?? <Loading lines={8} />;
   }
   return (
     <>
+      {failure}
       <PartialData unavailableShards={[...new Set([...pages.unavailableShards, ...gaps])]} errors={pages.errors} />
       {live.state === "ended" && live.error && <Failure error={live.error} />}
       <Panel title={labelOf(order)}>
@@ -124,6 +124,7 @@ function Content({ list: { rows, pages, live, gaps }, order, filter }: ContentPr
           empty={<NoExecutions order={order} filter={filter} />}
           pages={query}
           endless
+          live={order === NEWEST && !paused}
         />
       </Panel>
     </>

@@ -2,7 +2,7 @@
 
 import type { Sample, SystemStatus } from "../../api/system_status";
 import { Figure } from "../../ui/figure";
-import { formatDuration, formatNumber, formatRate } from "../../ui/format";
+import { formatDuration, formatItems, formatNumber, formatRate } from "../../ui/format";
 
 const LONG_LAG_SECONDS = 5;
 
@@ -28,7 +28,7 @@ export function FeedFigures({ status, samples }: FeedProps) {
         name="Feed lag"
         value={lag === 0 ? "None" : formatDuration(lag)}
         {...(lag > LONG_LAG_SECONDS && { tone: "waiting" as const })}
-        explanation={waiting > 0 ? `${formatNumber(waiting)} events, ${transactions(status)}` : transactions(status)}
+        explanation={waiting > 0 ? `${formatItems(waiting, "event")}, ${transactions(status)}` : transactions(status)}
         link={{ to: "/system", hash: "feeds" }}
       />
     </>
@@ -50,7 +50,7 @@ export function OutboxFigures({ status: { outbox } }: { status: SystemStatus }) 
       value={formatNumber(outbox.dead > 0 ? outbox.dead : outbox.pending)}
       {...(outbox.dead > 0 && { tone: "bad" as const })}
       explanation={outboxText(outbox)}
-      link={{ to: "/outbox", search: outbox.dead > 0 ? { statuses: "DEAD" } : {} }}
+      link={{ to: "/outbox", search: { statuses: outbox.dead > 0 ? "DEAD" : "PENDING" } }}
     />
   );
 }

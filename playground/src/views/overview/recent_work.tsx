@@ -29,10 +29,10 @@ export function RecentWork() {
   return (
     <>
       <Figure
-        name="Messages taken"
+        name="Messages executed"
         value={text(messages)}
         explanation={perMinute(messages)}
-        link={{ to: "/subscriptions", search: {} }}
+        link={{ to: "/subscriptions", search: { statuses: "ACTIVE,DRAINING" } }}
       />
       <Figure
         name="Executions started"

@@ -24,7 +24,7 @@ export function CatalogEntryPanel({ subscription: { catalogEntry: entry } }: { s
           ["Path", entry.path],
           ["Version", versionOf(entry)],
           ["Description", entry.description],
-          ["Added", <Time value={entry.createdAt} absolute />],
+          ["Registered", <Time value={entry.createdAt} absolute />],
         ]}
       />
       {entry.document !== null && (

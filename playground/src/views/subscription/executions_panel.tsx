@@ -8,9 +8,10 @@ import { DataTable, type Column } from "../../ui/data_table";
 import { IdLink } from "../../ui/id_link";
 import { LongText } from "../../ui/long_text";
 import { Panel } from "../../ui/panel";
+import { RunDuration } from "../../ui/run_duration";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
-import { Duration, Time } from "../../ui/time";
+import { Time } from "../../ui/time";
 import { SubscriptionExecutionsDocument, type SubscriptionExecutionsQuery } from "./operations.generated";
 
 type Execution = NonNullable<SubscriptionExecutionsQuery["executions"]>["nodes"][number];
@@ -21,10 +22,10 @@ const ERROR = "Error";
 
 const COLUMNS: readonly Column<Execution>[] = [
   { title: "Execution", cell: (execution) => <IdLink id={execution.id} kind="execution" /> },
-  { title: "State", cell: (execution) => <StatusBadge status={execution.status} /> },
+  { title: "Status", cell: (execution) => <StatusBadge status={execution.status} /> },
   { title: PATH, cell: ({ path }) => (path === null ? "–" : <LongText text={path} name="path" />) },
   { title: "Started", cell: (execution) => <Time value={execution.startedAt} /> },
-  { title: "Duration", align: "right", cell: (execution) => <Duration seconds={durationOf(execution)} /> },
+  { title: "Duration", align: "right", cell: ({ startedAt, endedAt }) => <RunDuration from={startedAt} to={endedAt} /> },
   {
     title: ERROR,
     cell: ({ error }) =>
@@ -74,8 +75,4 @@ function columnsFor(executions: readonly Execution[]): readonly Column<Execution
   const paths = new Set(executions.map((execution) => execution.path));
   const failed = executions.some((execution) => execution.error !== null);
   return COLUMNS.filter(({ title }) => (title !== PATH || paths.size > 1) && (title !== ERROR || failed));
-}
-
-function durationOf({ startedAt, endedAt }: Execution): number | null {
-  return startedAt !== null && endedAt !== null ? (Date.parse(endedAt) - Date.parse(startedAt)) / 1_000 : null;
 }

@@ -1,7 +1,7 @@
 /** The settings of the subscription, from the document of its catalog entry. */
 
 import { FieldList } from "../../ui/field_list";
-import { formatDuration, formatNumber } from "../../ui/format";
+import { formatDuration, formatItems } from "../../ui/format";
 import { Panel } from "../../ui/panel";
 import { Empty } from "../../ui/states";
 import { Time } from "../../ui/time";
@@ -32,10 +32,10 @@ function specFields(spec: NonNullable<Subscription["spec"]>): [string, string | 
     ["Activation", spec.activationText],
     ["Runs", dispatch.playbook],
     ["Pool", dispatch.executionPool ?? "the default pool"],
-    ["Batch", dispatch.batchMax === null ? null : `up to ${formatNumber(dispatch.batchMax)} executions in a request`],
+    ["Batch", dispatch.batchMax === null ? null : `up to ${formatItems(dispatch.batchMax, "execution")} in a request`],
     ["Dedup", dedup.enabled ? `for ${formatDuration(dedup.windowSeconds ?? DEFAULT_WINDOW)}` : "off"],
-    ["At the same time", limits.maxInFlight === null ? null : `up to ${formatNumber(limits.maxInFlight)} messages`],
-    ["Per second", limits.maxDispatchPerSecond === null ? null : `up to ${formatNumber(limits.maxDispatchPerSecond)} executions`],
+    ["At the same time", limits.maxInFlight === null ? null : `up to ${formatItems(limits.maxInFlight, "message")}`],
+    ["Per second", limits.maxDispatchPerSecond === null ? null : `up to ${formatItems(limits.maxDispatchPerSecond, "execution")}`],
     ["Spool", spool && [spool.modeText, spool.backendText].filter((text) => text !== null).join(", ")],
   ];
 }

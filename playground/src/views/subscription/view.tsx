@@ -19,14 +19,19 @@ import { useTransition } from "../subscriptions/use_transition";
 import { CatalogEntryPanel } from "./catalog_entry_panel";
 import { ExecutionsPanel } from "./executions_panel";
 import { HistoryPanel } from "./history_panel";
-import { SubscriptionDetailDocument, SubscriptionHistoryDocument } from "./operations.generated";
+import {
+  SubscriptionDetailDocument,
+  SubscriptionHistoryDocument,
+  SubscriptionRegistrationsDocument,
+} from "./operations.generated";
+import { RegistrationsPanel } from "./registrations_panel";
 import { SettingsPanel } from "./settings_panel";
 import type { Subscription } from "./subscription";
 import { WorkFigures } from "./work_figures";
 import classes from "./view.module.css";
 
 const route = getRouteApi("/subscriptions/$id");
-const LIVE_QUERIES = [SubscriptionDetailDocument, SubscriptionHistoryDocument];
+const LIVE_QUERIES = [SubscriptionDetailDocument, SubscriptionHistoryDocument, SubscriptionRegistrationsDocument];
 
 export function SubscriptionView() {
   const { id } = route.useParams();
@@ -57,7 +62,7 @@ export function SubscriptionView() {
 
 function Details({ subscription, children }: { subscription: Subscription; children: ReactNode }) {
   const transition = useTransition();
-  const { id, path, updatedAt } = subscription;
+  const { id, path, status, updatedAt } = subscription;
   return (
     <ViewPage
       title={path}
@@ -80,12 +85,13 @@ function Details({ subscription, children }: { subscription: Subscription; child
       <TransitionResult transition={transition} />
       {children}
       <SimpleGrid cols={{ base: 2, sm: 3, lg: 5 }} spacing="sm">
-        <WorkFigures id={id} />
+        <WorkFigures id={id} draining={status === "DRAINING"} />
       </SimpleGrid>
       <div className={classes.panels}>
         <div className={classes.column}>
           <ExecutionsPanel id={id} />
           <CatalogEntryPanel subscription={subscription} />
+          <RegistrationsPanel id={id} path={path} />
         </div>
         <div className={classes.column}>
           <HistoryPanel id={id} />

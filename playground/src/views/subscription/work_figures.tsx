@@ -1,22 +1,32 @@
-/** Figures of the subscription's work, read every five seconds. */
+/** Figures of the subscription's work, read every five seconds. A figure leads to the executions or events that it counts. */
 
 import { useApiQuery } from "../../api/hooks";
 import type { ExecutionStatus } from "../../api/schema.generated";
 import { Figure } from "../../ui/figure";
 import { formatCount } from "../../ui/format";
-import { useActivities } from "../subscriptions/activity";
+import { DUPLICATES, useActivities } from "../subscriptions/activity";
 import { SubscriptionWorkDocument, type SubscriptionWorkQuery } from "./operations.generated";
 
 const EVERY_MS = 5_000;
 const NOT_READ = "–";
+const OPEN: readonly ExecutionStatus[] = ["PENDING", "RUNNING"];
+const FAILED: readonly ExecutionStatus[] = ["FAILED"];
 
-export function WorkFigures({ id }: { id: string }) {
+interface Props {
+  id: string;
+  /** Whether the subscription drains. */
+  draining: boolean;
+}
+
+export function WorkFigures({ id, draining }: Props) {
   const { data } = useApiQuery(SubscriptionWorkDocument, { id }, { every: EVERY_MS });
   const activity = useActivities([id]).get(id);
   const stats = data?.data.executionStats ?? null;
   const recent = activity?.recent?.totalCount;
   const duplicates = activity?.duplicates?.totalCount;
-  const failed = stats ? countOf(stats, "FAILED") : 0;
+  const failed = stats ? countOf(stats, FAILED) : 0;
+  const executions = (statuses?: readonly ExecutionStatus[]) =>
+    ({ to: "/executions", search: { parent: id, statuses: statuses?.join(",") } }) as const;
   return (
     <>
       <Figure name="Rate" value={recent ? `${formatCount(recent)}/min` : NOT_READ} explanation="executions started in the last minute" />
@@ -24,21 +34,26 @@ export function WorkFigures({ id }: { id: string }) {
         name="Executed"
         value={stats ? formatCount({ value: stats.total, capped: stats.capped }) : NOT_READ}
         explanation="executions since registration"
-        link={{ to: "/events", search: { parent: id, from: "beginning" } }}
+        link={executions()}
       />
-      <Figure name="Running" value={text(stats, "RUNNING")} explanation="started and not ended" />
+      <Figure
+        name={draining ? "Left to drain" : "Running"}
+        value={text(stats, OPEN)}
+        explanation="executions that have not ended"
+        link={executions(OPEN)}
+      />
       <Figure
         name="Failed"
-        value={text(stats, "FAILED")}
+        value={text(stats, FAILED)}
         {...(failed > 0 && { tone: "bad" as const })}
         explanation="executions that ended with an error"
-        link={{ to: "/events", search: { parent: id, statuses: "FAILED", from: "beginning" } }}
+        link={executions(FAILED)}
       />
       <Figure
         name="Deduplicated"
         value={duplicates ? formatCount(duplicates) : NOT_READ}
         explanation="duplicate messages, not executed again"
-        link={{ to: "/events", search: { executions: id, types: "subscription.message.*", from: "beginning" } }}
+        link={{ to: "/events", search: { executions: id, types: DUPLICATES, from: "beginning" } }}
       />
     </>
   );
@@ -46,10 +61,10 @@ export function WorkFigures({ id }: { id: string }) {
 
 type Stats = NonNullable<SubscriptionWorkQuery["executionStats"]>;
 
-function countOf(stats: Stats, status: ExecutionStatus): number {
-  return stats.byStatus.find((counted) => counted.status === status)?.count ?? 0;
+function countOf({ byStatus }: Stats, statuses: readonly ExecutionStatus[]): number {
+  return byStatus.reduce((sum, { status, count }) => (statuses.includes(status) ? sum + count : sum), 0);
 }
 
-function text(stats: Stats | null, status: ExecutionStatus): string {
-  return stats ? formatCount({ value: countOf(stats, status), capped: stats.capped }) : NOT_READ;
+function text(stats: Stats | null, statuses: readonly ExecutionStatus[]): string {
+  return stats ? formatCount({ value: countOf(stats, statuses), capped: stats.capped }) : NOT_READ;
 }

@@ -1,4 +1,4 @@
-/** Work of subscriptions, read every five seconds: executions, their rate, duplicate messages, and the newest event. */
+/** Work of subscriptions, read every five seconds: executions, their rate and backlog, duplicate messages, and the newest event. */
 
 import { useQueries, type UseQueryResult } from "@tanstack/react-query";
 
@@ -7,6 +7,9 @@ import { SubscriptionActivityDocument, type SubscriptionActivityQuery } from "./
 
 type Node = NonNullable<SubscriptionActivityQuery["nodes"]>[number];
 export type Activity = Extract<Node, { __typename: "SourceSubscription" }>;
+
+/** Type of the events about duplicate messages. */
+export const DUPLICATES = "subscription.message.deduplicated";
 
 const EVERY_MS = 5_000;
 const RATE_MS = 60_000;

@@ -37,7 +37,7 @@ export function EntryToRegisterSummary({ path, onRead }: Props) {
           ["Path", entry.path],
           ["Version", String(entry.version)],
           ["Description", entry.description],
-          ["Added", <Time value={entry.createdAt} absolute />],
+          ["Registered", <Time value={entry.createdAt} absolute />],
         ]}
       />
       <Text size="sm">

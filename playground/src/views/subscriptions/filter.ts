@@ -13,23 +13,41 @@ export const STATUSES: readonly { value: SubscriptionStatus; label: string }[] =
   { value: "UNKNOWN", label: "Unknown" },
 ];
 
+type Conditions = Pick<SubscriptionsSearch, "statuses" | "path" | "deactivated">;
+
 /** Returns the filter of the server; null if all subscriptions match. */
-export function filterOf({ statuses, path }: Pick<SubscriptionsSearch, "statuses" | "path">): SubscriptionFilter | null {
-  const chosen = chosenOf(statuses, STATUSES);
-  if (chosen.length === 0 && path === undefined) {
+export function filterOf(conditions: Conditions): SubscriptionFilter | null {
+  const statuses = statusesOf(conditions);
+  const { path } = conditions;
+  if (statuses.length === STATUSES.length && path === undefined) {
     return null;
   }
   return {
-    ...(chosen.length > 0 && { statuses: chosen }),
+    ...(statuses.length < STATUSES.length && { statuses }),
     ...(path !== undefined && { pathPrefix: path }),
   };
 }
 
+/** Returns the listed states. Deactivated subscriptions are many, so they are listed only if the address asks for them. */
+function statusesOf({ statuses, deactivated }: Conditions): SubscriptionStatus[] {
+  const all = STATUSES.map(({ value }) => value);
+  if (choosesStatuses(statuses)) {
+    return chosenOf(statuses, STATUSES);
+  }
+  return deactivated === "1" ? all : all.filter((status) => status !== "DEACTIVATED");
+}
+
+/** Returns whether the address names states that exist. */
+export function choosesStatuses(statuses: string | undefined): boolean {
+  return chosenOf(statuses, STATUSES).length > 0;
+}
+
 /** Returns the selected subscriptions in words. */
-export function filterInWords({ statuses, path }: Pick<SubscriptionsSearch, "statuses" | "path">): string {
+export function filterInWords({ statuses, path, deactivated }: Conditions): string {
   const chosen = new Set<string>(chosenOf(statuses, STATUSES));
   const names = STATUSES.filter(({ value }) => chosen.has(value)).map(({ label }) => label.toLowerCase());
-  const state = names.length > 0 ? ` that are ${names.join(" or ")}` : "";
+  const others = deactivated === "1" ? "" : " that are not deactivated";
+  const state = names.length > 0 ? ` that are ${names.join(" or ")}` : others;
   const paths = path === undefined ? "" : `${state ? " and" : ""} whose path begins with ${path}`;
   return `All subscriptions${state}${paths}.`;
 }

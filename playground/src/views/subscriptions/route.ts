@@ -1,6 +1,7 @@
 /**
- * Address of the subscriptions: `/subscriptions`, with the filter of the server (`statuses`, `path`), and the catalog path
- * in the dialog that registers a subscription (`register`; `choose` if none is chosen).
+ * Address of the subscriptions: `/subscriptions`, with the filter of the server (`statuses`, `path`), whether a list of all
+ * states has the deactivated ones too (`deactivated=1`), and the catalog path in the dialog that registers a subscription
+ * (`register`; `choose` if none is chosen).
  */
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";

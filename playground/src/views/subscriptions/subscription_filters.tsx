@@ -10,13 +10,13 @@ import type { SubscriptionsSearch } from "./search";
 const route = getRouteApi("/subscriptions");
 
 export function SubscriptionFilters() {
-  const { statuses, path } = route.useSearch();
+  const { statuses, path, deactivated } = route.useSearch();
   const navigate = route.useNavigate();
   function apply(change: SubscriptionsSearch) {
     void navigate({ search: (before) => ({ ...before, ...change }) });
   }
   return (
-    <FilterBar active={statuses !== undefined || path !== undefined} onClear={() => void navigate({ search: {} })}>
+    <FilterBar active={(statuses ?? path ?? deactivated) !== undefined} onClear={() => void navigate({ search: {} })}>
       <FilterChoices label="State" value={statuses} choices={STATUSES} onApply={(value) => apply({ statuses: value })} />
       <FilterText
         label="Path begins with"

@@ -10,7 +10,7 @@ import { LongText } from "../../ui/long_text";
 import { Empty } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import { Time } from "../../ui/time";
-import type { Activity } from "./activity";
+import { DUPLICATES, type Activity } from "./activity";
 import type { SubscriptionFieldsFragment } from "./operations.generated";
 import { SubscriptionActions } from "./subscription_actions";
 import type { TransitionState } from "./use_transition";
@@ -46,11 +46,11 @@ const COLUMNS: readonly Column<Row>[] = [
       />
     ),
   },
-  { title: "State", cell: ({ subscription }) => <SubscriptionStatusBadge subscription={subscription} /> },
+  { title: "State", cell: (row) => <State {...row} /> },
   { title: "In this state since", cell: ({ subscription }) => <Time value={subscription.updatedAt} /> },
   { title: "Rate", align: "right", cell: ({ activity }) => <Rate activity={activity} /> },
-  { title: "Executed", align: "right", cell: ({ activity }) => <Count of={activity?.executions} /> },
-  { title: "Deduplicated", align: "right", cell: ({ activity }) => <Count of={activity?.duplicates} /> },
+  { title: "Executed", align: "right", cell: ({ activity }) => <Executed activity={activity} /> },
+  { title: "Deduplicated", align: "right", cell: ({ activity }) => <Deduplicated activity={activity} /> },
   { title: "Last event", cell: ({ activity }) => <LastEvent activity={activity} /> },
 ];
 
@@ -76,6 +76,7 @@ export function SubscriptionTable({ subscriptions, activities, transition, filte
       rowKey={({ subscription }) => subscription.id}
       empty={<NoSubscriptions filtered={filtered} />}
       pages={pages}
+      live
     />
   );
 }
@@ -85,8 +86,43 @@ export function SubscriptionStatusBadge({ subscription }: { subscription: Pick<S
   return <StatusBadge status={status} {...(status === "UNKNOWN" && { label: `Unknown (${statusText})` })} />;
 }
 
-function Count({ of: list }: { of: Activity["executions"] | Activity["duplicates"] | undefined }) {
-  return <>{list?.totalCount ? formatCount(list.totalCount) : "–"}</>;
+/** The state. A subscription that drains says how many executions have not ended. */
+function State({ subscription, activity }: Row) {
+  const left = subscription.status === "DRAINING" ? activity?.backlog : null;
+  return (
+    <>
+      <SubscriptionStatusBadge subscription={subscription} />
+      {left && (
+        <Text size="xs" c="dimmed">
+          {formatCount(left)} left
+        </Text>
+      )}
+    </>
+  );
+}
+
+/** The number of executions, which leads to their list. */
+function Executed({ activity }: { activity: Activity | undefined }) {
+  const count = activity?.executions?.totalCount;
+  return count ? (
+    <Link to="/executions" search={{ parent: activity.id }} className={classes.event!}>
+      {formatCount(count)}
+    </Link>
+  ) : (
+    "–"
+  );
+}
+
+/** The number of duplicate messages, which leads to their events. */
+function Deduplicated({ activity }: { activity: Activity | undefined }) {
+  const count = activity?.duplicates?.totalCount;
+  return count ? (
+    <Link to="/events" search={{ executions: activity.id, types: DUPLICATES, from: "beginning" }} className={classes.event!}>
+      {formatCount(count)}
+    </Link>
+  ) : (
+    "–"
+  );
 }
 
 function Rate({ activity }: { activity: Activity | undefined }) {
@@ -116,7 +152,7 @@ function NoSubscriptions({ filtered }: { filtered: boolean }) {
   return filtered ? (
     <Empty title="No subscription matches the filter">Change the filter or clear it.</Empty>
   ) : (
-    <Empty title="There are no subscriptions">
+    <Empty title="The list has no subscriptions">
       Register one from a catalog entry of kind subscription, then activate it. It starts an execution for each message.
     </Empty>
   );

@@ -14,8 +14,9 @@ import { ViewPage } from "../../ui/view_page";
 import { CHANGE_ONE } from "./actions";
 import { useActivities } from "./activity";
 import { BulkActions } from "./bulk_actions";
-import { filterInWords, filterOf } from "./filter";
-import { SubscriptionChangesDocument, SubscriptionListDocument } from "./operations.generated";
+import { DeactivatedSwitch } from "./deactivated_switch";
+import { choosesStatuses, filterInWords, filterOf } from "./filter";
+import { DeactivatedCountDocument, SubscriptionChangesDocument, SubscriptionListDocument } from "./operations.generated";
 import { RegisterDialog } from "./register_dialog";
 import { SubscriptionFilters } from "./subscription_filters";
 import { EXPORTED, SubscriptionTable } from "./subscription_table";
@@ -23,13 +24,14 @@ import { TransitionResult } from "./transition_result";
 import { useTransition } from "./use_transition";
 
 const route = getRouteApi("/subscriptions");
-const LIVE_QUERIES = [SubscriptionListDocument];
+const LIVE_QUERIES = [SubscriptionListDocument, DeactivatedCountDocument];
 
 export function SubscriptionsView() {
-  const { statuses, path, register } = route.useSearch();
+  const { statuses, path, deactivated, register } = route.useSearch();
   const navigate = route.useNavigate();
   const transition = useTransition();
-  const filter = useMemo(() => filterOf({ statuses, path }), [statuses, path]);
+  const filter = useMemo(() => filterOf({ statuses, path, deactivated }), [statuses, path, deactivated]);
+  const filtered = choosesStatuses(statuses) || path !== undefined;
   const list = useApiPages(SubscriptionListDocument, { filter }, (data) => data.subscriptions);
   useLiveRefresh(SubscriptionChangesDocument, { filter }, LIVE_QUERIES);
   const activities = useActivities(list.nodes.map((subscription) => subscription.id));
@@ -61,15 +63,20 @@ export function SubscriptionsView() {
       <PartialData unavailableShards={list.unavailableShards} errors={list.errors} />
       {list.query.error && <Failure error={list.query.error} retry={list.query.refetch} />}
       <Panel
-        title={filter ? "Subscriptions that match the filter" : "All subscriptions"}
-        actions={<BulkActions filter={filter} selected={filterInWords({ statuses, path })} />}
+        title={titleOf(filtered, deactivated === "1")}
+        actions={
+          <>
+            <DeactivatedSwitch />
+            <BulkActions filter={filter} selected={filterInWords({ statuses, path, deactivated })} />
+          </>
+        }
       >
         {list.query.data ? (
           <SubscriptionTable
             subscriptions={list.nodes}
             activities={activities}
             transition={transition}
-            filtered={filter !== null}
+            filtered={filtered}
             pages={list.query}
           />
         ) : (
@@ -79,4 +86,11 @@ export function SubscriptionsView() {
       {register !== undefined && <RegisterDialog entry={register} onChoose={openDialog} onClose={() => openDialog(undefined)} />}
     </ViewPage>
   );
+}
+
+function titleOf(filtered: boolean, withDeactivated: boolean): string {
+  if (filtered) {
+    return "Subscriptions that match the filter";
+  }
+  return withDeactivated ? "All subscriptions" : "Subscriptions that are not deactivated";
 }

@@ -4,7 +4,7 @@ import { Text } from "@mantine/core";
 
 import type { SystemStatus } from "../../api/system_status";
 import { DataTable, type Column } from "../../ui/data_table";
-import { formatDuration, formatNumber } from "../../ui/format";
+import { formatDuration, formatItems, formatNumber } from "../../ui/format";
 import { Empty } from "../../ui/states";
 import { Time } from "../../ui/time";
 import classes from "./tables.module.css";
@@ -21,7 +21,7 @@ const COLUMNS: readonly Column<Feed>[] = [
     title: "Lag",
     align: "right",
     cell: ({ lagSeconds, lagEvents }) =>
-      lagEvents === "0" ? "None" : `${formatDuration(lagSeconds)}, ${formatNumber(lagEvents)} events`,
+      lagEvents === "0" ? "None" : `${formatDuration(lagSeconds)}, ${formatItems(lagEvents, "event")}`,
   },
   { title: "Published", align: "right", cell: ({ publishedEvents }) => formatNumber(publishedEvents) },
   { title: "Last position", align: "right", cell: ({ lastSequence }) => formatNumber(lastSequence) },
