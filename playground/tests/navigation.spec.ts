@@ -1,5 +1,5 @@
 import { execute } from "./api";
-import { expect, test } from "./console";
+import { Console, expect, test } from "./console";
 import { VIEWS } from "./views";
 
 for (const { path, title } of VIEWS) {
@@ -21,6 +21,15 @@ test("the navigation opens each view, and the history leads back", async ({ cons
   await expect(page).toHaveTitle("Events · NoETL");
   await page.goBack();
   await expect(console.title).toHaveText("Overview");
+});
+
+test("an unknown address shows the console's own page, from which the navigation leads on", async ({ controlPlane, page }) => {
+  const console = new Console(page, controlPlane.url);
+  const response = await page.goto(`${controlPlane.url}/nonsense/below`);
+  expect(response?.status()).toBe(404);
+  await expect(console.title).toHaveText("There is no such page");
+  await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "System" }).click();
+  await expect(console.title).toHaveText("System");
 });
 
 test("the command palette opens a view by name", async ({ console, page }) => {

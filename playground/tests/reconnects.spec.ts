@@ -50,6 +50,29 @@ test("while the server is away, a list says of when it is, and durations stand s
   await expect(asOf).toHaveCount(0);
 });
 
+test("while the server is away, a view that was not loaded waits inside the shell, and opens when the server is back", async ({ page }) => {
+  const console = new Console(page, deployment.url);
+  const view = (name: string) => page.getByRole("navigation", { name: "Views" }).getByRole("link", { name });
+  await page.goto(deployment.url);
+  await expect(console.connection).toHaveText("Live");
+  await deployment.killServer();
+  await expect(console.connection).toHaveText("Reconnecting…");
+  await view("Audit").click();
+  await expect(console.title).toHaveText("This view is not loaded yet");
+  await expect(view("Catalog")).toBeVisible();
+  await deployment.startServer();
+  await expect(console.title).toHaveText("Audit");
+
+  // A server of another version does not have the files of this page.
+  await page.route("**/assets/**", (route) => route.fulfill({ status: 404 }));
+  await view("Catalog").click();
+  await expect(console.title).toHaveText("This view needs a reload");
+  await expect(view("Audit")).toBeVisible();
+  await page.unroute("**/assets/**");
+  await page.getByRole("button", { name: "Reload" }).click();
+  await expect(console.title).toHaveText("Catalog");
+});
+
 test("after the broker is killed and restarted, the list equals the log", async ({ page }) => {
   const console = await followedFromBeginning(page);
   await deployment.killBroker();

@@ -41,8 +41,21 @@ async function known(newest: string): Promise<void> {
   }).toPass();
 }
 
+function dialogOf(page: Page) {
+  return page.getByRole("dialog", { name: "Sign in" });
+}
+
+async function expectLive(page: Page): Promise<void> {
+  await expect(page.getByRole("status", { name: "Live connection" })).toHaveText("Live");
+}
+
+/** Returns what the browser keeps for a tab. */
+async function keptBy(page: Page): Promise<string> {
+  return page.evaluate(() => JSON.stringify({ ...sessionStorage }));
+}
+
 async function signIn(page: Page, text: string): Promise<void> {
-  const dialog = page.getByRole("dialog", { name: "Sign in" });
+  const dialog = dialogOf(page);
   await dialog.getByLabel("Token", { exact: true }).fill(text);
   await dialog.getByRole("button", { name: "Sign in" }).click();
   await expect(dialog).toBeHidden();
@@ -70,16 +83,32 @@ test("a user signs in, and the token is sent with requests and on the socket", a
   await expect(page.getByText("Role: operator")).toBeVisible();
 });
 
-test("the token is kept only in the memory of the page", async ({ page }) => {
+test("a reload and a new tab keep the sign-in, and a sign-out ends it in every tab", async ({ page, context }) => {
+  const [second, third] = [await context.newPage(), await context.newPage()];
   await page.goto(controlPlane.url);
-  const dialog = page.getByRole("dialog", { name: "Sign in" });
-  await dialog.getByLabel("Token", { exact: true }).fill(token);
-  await page.keyboard.press("Enter");
-  await expect(dialog).toBeHidden();
-  const stored = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
-  expect(stored).not.toContain(token);
+  await signIn(page, token);
   await page.reload();
-  await expect(dialog).toBeVisible();
+  await expectLive(page);
+  await second.goto(`${controlPlane.url}/events`);
+  await third.goto(`${controlPlane.url}/system`);
+  await Promise.all([second, third].map(expectLive));
+  await expect(dialogOf(second)).toHaveCount(0);
+  const elsewhere = await page.evaluate(() => JSON.stringify([{ ...localStorage }, document.cookie]));
+  expect(elsewhere).not.toContain(token);
+
+  // The third tab shows no page of the console while the user signs out.
+  await third.goto("about:blank");
+  await page.getByRole("button", { name: "User and settings" }).click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await third.goBack();
+  for (const tab of [page, second, third]) {
+    await expect(dialogOf(tab)).toContainText("This server requires a token.");
+  }
+  expect(await keptBy(second)).not.toContain(token);
+
+  await signIn(page, token);
+  await Promise.all([second, third].map(expectLive));
+  await expect(dialogOf(second)).toBeHidden();
 });
 
 test("when the token expires under an open page, the page asks for another one and loses nothing", async ({ page }) => {
@@ -98,6 +127,7 @@ test("when the token expires under an open page, the page asks for another one a
 
   const dialog = page.getByRole("dialog", { name: "Sign in" });
   await expect(dialog).toContainText("The server refuses your token", { timeout: 2 * EXPIRES_MS });
+  expect(await keptBy(page)).not.toContain(short);
   const missed = await execute(controlPlane.url, worker);
   await signIn(page, token);
   await expect(console.events.rowsOf(missed).first()).toBeVisible();

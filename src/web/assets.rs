@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
+    ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
 };
 use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -57,7 +57,8 @@ const VIEWS: [&str; 10] = [
 const NOT_BUILT: &str =
     "The console is not part of this build. Run `make playground`, build the server again, and reload.\n";
 
-/// Returns the console's routes. The base path is the one of the settings; empty: none is configured.
+/// Returns the console's routes, and a response for each other address. The base path is the one of the settings; empty:
+/// none is configured.
 pub fn routes(sites: &Sites, base_path: &str) -> Router {
     let files = Router::<Arc<str>>::new()
         .route("/", get(page))
@@ -66,7 +67,17 @@ pub fn routes(sites: &Sites, base_path: &str) -> Router {
     let routes = VIEWS.iter().fold(files, |routes, view| {
         routes.route(&format!("/{view}"), get(page)).route(&format!("/{view}/{{*object}}"), get(page))
     });
-    sites::protect(routes.with_state(Arc::from(base_path)), sites, RouteKind::Pages)
+    sites::protect(routes.fallback(unknown).with_state(Arc::from(base_path)), sites, RouteKind::Pages)
+}
+
+/// Returns the page to a browser that opens an address that does not exist, with the status 404. A program gets no page.
+async fn unknown(base_path: State<Arc<str>>, address: Uri, headers: HeaderMap) -> Response {
+    let accepts_page =
+        headers.get_all(ACCEPT).iter().any(|list| list.to_str().is_ok_and(|list| list.contains("text/html")));
+    if !accepts_page {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    (StatusCode::NOT_FOUND, page(base_path, address).await).into_response()
 }
 
 async fn page(State(base_path): State<Arc<str>>, address: Uri) -> Response {

@@ -6,7 +6,8 @@ use std::process::{Output, Stdio};
 use noetl_testkit::broker_cluster::free_ports;
 use noetl_testkit::{Deployment, Handshake, Server, TokenFile, binary, eventually, repository};
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, HOST, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, HOST, ORIGIN, VARY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::json;
@@ -216,6 +217,26 @@ async fn files_of_the_console_are_sent_compressed_to_clients_that_accept_gzip() 
         assert_eq!(encoding.unwrap(), "gzip");
         assert!(compressed.len() < plain.len());
         assert_eq!(decompress(&compressed).await, plain, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_browser_that_opens_an_unknown_address_gets_the_console_and_a_program_gets_nothing() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    for (path, accepted, is_page) in [
+        ("/nonsense", "text/html,application/xhtml+xml,*/*;q=0.8", true),
+        ("/nonsense/below", "text/html", true),
+        ("/nonsense", "*/*", false),
+        ("/favicon.ico", "image/avif,image/webp,*/*;q=0.8", false),
+        ("/assets/nonsense.js", "text/html", false),
+    ] {
+        let request = Client::new().get(format!("{}{path}", server.url)).header(ACCEPT, accepted);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
+        let has_policy = response.headers().contains_key(CONTENT_SECURITY_POLICY);
+        let body = response.text().await.unwrap();
+        assert_eq!((has_policy, body.contains("id=\"root\"")), (is_page, is_page), "{path}: {body}");
     }
 }
 

@@ -1,8 +1,13 @@
 /**
- * Token of the signed-in user. It exists only in the memory of this page, so a reload asks for it again. It is a token that
- * the user typed, or one of the provider (`sign_in_attempt.ts`). Everything that needs a token waits for one shared dialog,
- * which `app/sign_in_dialog.tsx` shows.
+ * Token of the signed-in user, for all requests of this tab. It is a token that the user typed, one of the provider
+ * (`sign_in_attempt.ts`), or that of another tab (`other_tabs.ts`). It outlives a reload (`kept_token.ts`) until the user
+ * signs out in any tab, or until the server refuses it. Everything that needs a token waits for one shared dialog, which
+ * `app/sign_in_dialog.tsx` shows.
  */
+
+import { BASE_PATH } from "./address";
+import { KeptToken } from "./kept_token";
+import { OtherTabs, type OfferedToken } from "./other_tabs";
 
 /** Reason the dialog is open: the server requires a token, refused the last one, or the user asked for the dialog. */
 export type SignInReason = "required" | "refused" | "requested";
@@ -14,10 +19,25 @@ export interface SignIn {
   session: number;
 }
 
-let state: SignIn = { token: null, asking: null, session: 0 };
+const kept = new KeptToken(BASE_PATH, window.sessionStorage, window.localStorage);
+const otherTabs = new OtherTabs(offered, take);
+/** Tokens that the server refused. They are neither taken from another tab nor sent to it. */
+const refusedTokens = new Set<string>();
+
+let state: SignIn = { token: kept.read(), asking: null, session: kept.session() };
 let declined = false;
 let closed: PromiseWithResolvers<void> | undefined;
+let replacing: Promise<void> | undefined;
 const listeners = new Set<() => void>();
+
+// The user may sign out in another tab, also while the browser holds this page back.
+for (const event of ["storage", "pageshow"]) {
+  window.addEventListener(event, () => {
+    if (kept.session() !== state.session) {
+      endSession();
+    }
+  });
+}
 
 export function subscribeSignIn(listener: () => void): () => void {
   listeners.add(listener);
@@ -33,11 +53,16 @@ export function authorization(): Record<string, string> {
   return state.token ? { Authorization: `Bearer ${state.token}` } : {};
 }
 
-/** Asks the user to replace a refused token, unless the last dialog was cancelled. False if there is no other token. */
+/**
+ * Replaces a refused token with that of another tab, or asks the user for one, unless the last dialog was cancelled. False if
+ * there is no other token.
+ */
 export async function replaceToken(refused: string | null): Promise<boolean> {
-  if (state.token === refused && !declined) {
-    open(refused === null ? "required" : "refused");
-    await closed?.promise;
+  if (state.token === refused) {
+    replacing ??= replace(refused).finally(() => {
+      replacing = undefined;
+    });
+    await replacing;
   }
   return state.token !== refused;
 }
@@ -49,25 +74,79 @@ export function requestSignIn(): void {
 
 /** Closes the dialog. Without a token, the user has cancelled it. */
 export function closeSignIn(token: string | null): void {
-  declined = token === null;
-  show({ ...state, token: token ?? state.token, asking: null });
-  closed?.resolve();
-  closed = undefined;
+  if (token === null) {
+    declined = true;
+    answer({ ...state, asking: null });
+  } else {
+    refusedTokens.delete(token);
+    use(token);
+    otherTabs.offer();
+  }
 }
 
+/** Signs out in all tabs. */
 export function signOut(): void {
-  declined = false;
-  show({ token: null, asking: null, session: state.session + 1 });
+  kept.countSignOut();
+  endSession();
 }
 
-/** Waits until the dialog is closed, if it is open. */
+/** Waits until a refused token is replaced, and until the dialog is closed. */
 export async function signInAnswered(): Promise<void> {
-  await closed?.promise;
+  await (replacing ?? closed?.promise);
+}
+
+async function replace(refused: string | null): Promise<void> {
+  if (refused !== null) {
+    refusedTokens.add(refused);
+    kept.forget();
+  }
+  if (!declined) {
+    await otherTabs.ask();
+  }
+  if (state.token === refused && !declined) {
+    open(refused === null ? "required" : "refused");
+    await closed?.promise;
+  }
 }
 
 function open(reason: SignInReason): void {
   closed ??= Promise.withResolvers<void>();
   show({ ...state, asking: state.asking ?? reason });
+}
+
+function use(token: string): void {
+  kept.keep(token);
+  declined = false;
+  answer({ ...state, token, asking: null });
+}
+
+function answer(change: SignIn): void {
+  show(change);
+  closed?.resolve();
+  closed = undefined;
+}
+
+/** Drops the token. An open dialog stays, because requests wait for it. */
+function endSession(): void {
+  kept.forget();
+  declined = false;
+  show({ ...state, token: null, session: kept.session() });
+}
+
+/** Returns the token for another tab; null if there is none that the server may accept. */
+function offered(): OfferedToken | null {
+  const { token, session } = state;
+  return token === null || refusedTokens.has(token) ? null : { token, session };
+}
+
+/** Uses the token of another tab if this one waits for a token. A dialog that the user asked for is for another token. */
+function take({ token, session }: OfferedToken): boolean {
+  const isWaiting = replacing !== undefined && state.asking !== "requested";
+  const isTaken = isWaiting && session === state.session && !refusedTokens.has(token);
+  if (isTaken) {
+    use(token);
+  }
+  return isTaken;
 }
 
 function show(change: SignIn): void {

@@ -7,10 +7,13 @@ import { lazy, Suspense, useState, useSyncExternalStore } from "react";
 
 import { isRetryable } from "../api/errors";
 import { signInState, subscribeSignIn } from "../api/token";
+import { part } from "./parts";
+import { ReloadNotice } from "./reload_offer";
 import { router } from "./routes";
 import { THEME, VARIABLES } from "./theme";
 
-const SignInDialog = lazy(() => import("./sign_in_dialog"));
+const loadSignInDialog = part(() => import("./sign_in_dialog"));
+const SignInDialog = lazy(() => loadSignInDialog().catch(() => ({ default: ReloadNotice })));
 const MAX_RETRIES = 3;
 const FRESH_MS = 2_000;
 

@@ -15,6 +15,7 @@ import { overviewRoute } from "../views/overview/route";
 import { subscriptionRoute } from "../views/subscription/route";
 import { subscriptionsRoute } from "../views/subscriptions/route";
 import { systemRoute } from "../views/system/route";
+import { ViewFailedPage, ViewPendingPage } from "./fallback_pages";
 import { rootRoute } from "./root_route";
 import { signedInRoute } from "./signed_in_route";
 import { parseSearch, stringifySearch } from "./search";
@@ -41,6 +42,9 @@ export const router = createRouter({
   parseSearch,
   stringifySearch,
   defaultPreload: "intent",
+  // Shown in place of the view, inside the shell.
+  defaultErrorComponent: ViewFailedPage,
+  defaultPendingComponent: ViewPendingPage,
   scrollRestoration: true,
 });
 

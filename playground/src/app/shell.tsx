@@ -9,13 +9,18 @@ import { signInState, subscribeSignIn } from "../api/token";
 import { ConnectionState } from "./connection_state";
 import { Navigation } from "./navigation_links";
 import { PaletteButton } from "./palette_button";
+import { part } from "./parts";
+import { ReloadNotice } from "./reload_offer";
 import logo from "./noetl.svg";
 import { UserMenu } from "./user_menu";
 import classes from "./shell.module.css";
 
-const CommandPalette = lazy(() => import("./command_palette"));
-/** The page works without it, for example if the server stops while it is loaded. */
-const ViewWatcher = lazy(() => import("../views/executions/view_watcher").catch(() => ({ default: () => null })));
+const loadPalette = part(() => import("./command_palette"));
+const loadViewWatcher = part(() => import("../views/executions/view_watcher"));
+
+const CommandPalette = lazy(() => loadPalette().catch(() => ({ default: ReloadNotice })));
+/** The page works without it, for example if the server was updated. */
+const ViewWatcher = lazy(() => loadViewWatcher().catch(() => ({ default: () => null })));
 
 export function Shell() {
   const [menuOpened, menu] = useDisclosure(false);

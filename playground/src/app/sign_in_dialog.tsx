@@ -82,7 +82,7 @@ function TokenForm({ secondary }: { secondary: boolean }) {
       <Stack gap="md">
         <PasswordInput
           label="Token"
-          description="Kept in the memory of this page. A reload asks for it again."
+          description="Kept until you sign out or close this tab, and used by other tabs of this console."
           placeholder="noetl_… or a JWT"
           value={text}
           onChange={(event) => setText(event.currentTarget.value)}

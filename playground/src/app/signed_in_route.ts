@@ -3,6 +3,7 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
 import { SIGNED_IN_PATH } from "../api/sign_in_channel";
+import { part } from "./parts";
 import { rootRoute } from "./root_route";
 import { searchOf } from "./search";
 
@@ -10,5 +11,5 @@ export const signedInRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: SIGNED_IN_PATH,
   validateSearch: searchOf("state", "code", "error", "error_description"),
-  component: lazyRouteComponent(() => import("./signed_in_page"), "SignedInPage"),
+  component: lazyRouteComponent(part(() => import("./signed_in_page")), "SignedInPage"),
 });

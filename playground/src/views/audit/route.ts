@@ -5,6 +5,7 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 import { auditSearch } from "./search";
 
@@ -12,5 +13,5 @@ export const auditRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/audit",
   validateSearch: auditSearch,
-  component: lazyRouteComponent(() => import("./view"), "AuditView"),
+  component: lazyRouteComponent(part(() => import("./view")), "AuditView"),
 });

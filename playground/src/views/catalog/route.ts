@@ -6,6 +6,7 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 import { catalogSearch, entrySearch } from "./search";
 
@@ -15,14 +16,14 @@ const listRoute = createRoute({
   getParentRoute: () => catalogRoute,
   path: "/",
   validateSearch: catalogSearch,
-  component: lazyRouteComponent(() => import("./view"), "CatalogView"),
+  component: lazyRouteComponent(part(() => import("./view")), "CatalogView"),
 });
 
 const entryRoute = createRoute({
   getParentRoute: () => catalogRoute,
   path: "$",
   validateSearch: entrySearch,
-  component: lazyRouteComponent(() => import("./entry_view"), "EntryView"),
+  component: lazyRouteComponent(part(() => import("./entry_view")), "EntryView"),
 });
 
 /** The rest of an address also matches no rest, so the list is a page of its own below `/catalog`. */

@@ -6,6 +6,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo } from "react";
 
 import { useApiPages } from "../../api/hooks";
+import { part } from "../../app/parts";
 import { DataTable, type Column } from "../../ui/data_table";
 import { ExportMenu } from "../../ui/export_menu";
 import { formatCount } from "../../ui/format";
@@ -22,7 +23,7 @@ import { CatalogEntriesDocument, type CatalogEntriesQuery } from "./operations.g
 import { RetiredBadge } from "./retired_badge";
 import classes from "./view.module.css";
 
-const RegisterNewEntry = lazy(() => import("./register_new_entry"));
+const RegisterNewEntry = lazy(part(() => import("./register_new_entry")));
 const PAGE = 50;
 const route = getRouteApi("/catalog/");
 

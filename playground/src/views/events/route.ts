@@ -5,6 +5,7 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 import { eventsSearch } from "./search";
 
@@ -12,5 +13,5 @@ export const eventsRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/events",
   validateSearch: eventsSearch,
-  component: lazyRouteComponent(() => import("./view"), "EventsView"),
+  component: lazyRouteComponent(part(() => import("./view")), "EventsView"),
 });

@@ -5,6 +5,7 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 import { searchOf } from "../../app/search";
 
@@ -12,5 +13,5 @@ export const executeRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/execute",
   validateSearch: searchOf("path", "version", "from"),
-  component: lazyRouteComponent(() => import("./view"), "ExecuteView"),
+  component: lazyRouteComponent(part(() => import("./view")), "ExecuteView"),
 });

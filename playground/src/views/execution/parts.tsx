@@ -4,6 +4,7 @@ import { Stack, Tabs } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense, type ReactNode } from "react";
 
+import { part } from "../../app/parts";
 import { Panel } from "../../ui/panel";
 import { Loading } from "../../ui/states";
 import { ChildrenTree } from "./children_tree";
@@ -20,7 +21,7 @@ import { StepsTable } from "./steps_table";
 import { TimelineView } from "./timeline_view";
 import classes from "./parts.module.css";
 
-const FlowDiagram = lazy(() => import("./flow_diagram"));
+const FlowDiagram = lazy(part(() => import("./flow_diagram")));
 const route = getRouteApi("/executions/$id");
 const TITLES = {
   flow: "Flow",

@@ -5,6 +5,7 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 import { searchOf } from "../../app/search";
 
@@ -12,5 +13,5 @@ export const executionRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/executions/$id",
   validateSearch: searchOf("tab", "at", "step", "compare"),
-  component: lazyRouteComponent(() => import("./view"), "ExecutionView"),
+  component: lazyRouteComponent(part(() => import("./view")), "ExecutionView"),
 });

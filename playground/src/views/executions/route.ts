@@ -7,6 +7,7 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 import { executionsSearch } from "./search";
 
@@ -14,5 +15,5 @@ export const executionsRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/executions",
   validateSearch: executionsSearch,
-  component: lazyRouteComponent(() => import("./view"), "ExecutionsView"),
+  component: lazyRouteComponent(part(() => import("./view")), "ExecutionsView"),
 });

@@ -2,6 +2,7 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 import { searchOf } from "../../app/search";
 
@@ -9,5 +10,5 @@ export const graphiqlRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/graphiql",
   validateSearch: searchOf("query", "variables"),
-  component: lazyRouteComponent(() => import("./view"), "GraphiqlView"),
+  component: lazyRouteComponent(part(() => import("./view")), "GraphiqlView"),
 });

@@ -5,6 +5,7 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 import { outboxSearch } from "./search";
 
@@ -12,5 +13,5 @@ export const outboxRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/outbox",
   validateSearch: outboxSearch,
-  component: lazyRouteComponent(() => import("./view"), "OutboxView"),
+  component: lazyRouteComponent(part(() => import("./view")), "OutboxView"),
 });

@@ -5,6 +5,7 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 import { searchOf } from "../../app/search";
 
@@ -12,5 +13,5 @@ export const overviewRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/",
   validateSearch: searchOf("period", "watch"),
-  component: lazyRouteComponent(() => import("./view"), "OverviewView"),
+  component: lazyRouteComponent(part(() => import("./view")), "OverviewView"),
 });

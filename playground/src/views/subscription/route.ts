@@ -2,10 +2,11 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 
 export const subscriptionRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/subscriptions/$id",
-  component: lazyRouteComponent(() => import("./view"), "SubscriptionView"),
+  component: lazyRouteComponent(part(() => import("./view")), "SubscriptionView"),
 });

@@ -6,6 +6,7 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 import { subscriptionsSearch } from "./search";
 
@@ -13,5 +14,5 @@ export const subscriptionsRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/subscriptions",
   validateSearch: subscriptionsSearch,
-  component: lazyRouteComponent(() => import("./view"), "SubscriptionsView"),
+  component: lazyRouteComponent(part(() => import("./view")), "SubscriptionsView"),
 });

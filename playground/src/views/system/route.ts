@@ -2,10 +2,11 @@
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
+import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
 
 export const systemRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/system",
-  component: lazyRouteComponent(() => import("./view"), "SystemView"),
+  component: lazyRouteComponent(part(() => import("./view")), "SystemView"),
 });
