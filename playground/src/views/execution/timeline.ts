@@ -4,6 +4,7 @@
  * of a step follow each other in one lane.
  */
 
+import { ExactNumber } from "../../api/exact_json";
 import type { StepState } from "./live_execution";
 import type { LogEventFragment } from "./operations.generated";
 
@@ -81,7 +82,7 @@ function advanced(command: Command, type: string, at: number): Command {
 
 function commandId({ meta }: LogEventFragment): string | null {
   const id = (meta as { command_id?: unknown } | null)?.command_id;
-  return typeof id === "string" || typeof id === "number" ? String(id) : null;
+  return typeof id === "string" || typeof id === "number" || id instanceof ExactNumber ? String(id) : null;
 }
 
 function attemptOf({ meta }: LogEventFragment): number | null {
