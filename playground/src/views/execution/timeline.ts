@@ -48,7 +48,7 @@ export function barsOf(steps: readonly StepState[], events: readonly LogEventFra
     }
     const own = commands.get(step.name) ?? [];
     // A step that is entered again has commands before its last entry.
-    const entered = Math.min(Date.parse(step.enteredAt), ...own.map(({ issued }) => issued));
+    const entered = own.reduce((first, { issued }) => Math.min(first, issued), Date.parse(step.enteredAt));
     const ended = step.completedAt === null ? null : Date.parse(step.completedAt);
     return { step, entered, ended, lanes: lanesOf(own) };
   });
