@@ -14,21 +14,27 @@ const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
 const NAMED = ["label-content-name-mismatch", "target-size", "landmark-unique", "landmark-no-duplicate-banner"];
 /** Only these rules depend on the theme. */
 const OF_COLOURS = ["color-contrast", "link-in-text-block"];
+/** Rules that compare a part with the rest of its page. */
+const OF_LANDMARKS = ["landmark-unique", "landmark-no-duplicate-banner"];
 
 type Violation = Awaited<ReturnType<AxeBuilder["analyze"]>>["violations"][number];
 
 /**
  * Checks the opened page in both themes and at both widths: it breaks no rule of WCAG 2.2 AA and no serious or named best
- * practice, and nothing is cut off. The page follows a changed theme and width while it is open.
+ * practice, and nothing is cut off. The page follows a changed theme and width while it is open. If another test checks the rest
+ * of the page, the selector of a part, such as a dialog, leaves it out but for its landmarks.
  */
-export async function expectAccessible(page: Page, name: string): Promise<void> {
+export async function expectAccessible(page: Page, name: string, part?: string): Promise<void> {
   for (const size of SIZES) {
     await page.setViewportSize(size);
     for (const scheme of SCHEMES) {
       const place = `${name}-${size.width}-${scheme}`;
-      expect(await violations(page, scheme, axe(page)), place).toEqual([]);
+      expect(await violations(page, scheme, part), place).toEqual([]);
       const cutOff = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       expect(cutOff, `${place}: pixels that are cut off`).toBe(0);
+    }
+    if (part !== undefined) {
+      expect(await brokenRules(page, axe(page).withRules(OF_LANDMARKS)), `${name}-${size.width}: landmarks`).toEqual([]);
     }
   }
 }
@@ -36,17 +42,23 @@ export async function expectAccessible(page: Page, name: string): Promise<void> 
 /** Checks a part of the opened page, such as a menu, in both themes. The part is given by its selector. */
 export async function expectPartAccessible(page: Page, name: string, part: string): Promise<void> {
   for (const scheme of SCHEMES) {
-    expect(await violations(page, scheme, axe(page).include(part)), `${name}-${scheme}`).toEqual([]);
+    expect(await violations(page, scheme, part), `${name}-${scheme}`).toEqual([]);
   }
 }
 
-/** Shows the page in a theme, and returns the broken rules with their elements. */
-async function violations(page: Page, scheme: (typeof SCHEMES)[number], rules: AxeBuilder): Promise<string[]> {
+/** Shows the page in a theme, and returns the rules that it breaks, or that a part of it breaks, with the elements. */
+async function violations(page: Page, scheme: (typeof SCHEMES)[number], part: string | undefined): Promise<string[]> {
   await page.emulateMedia({ colorScheme: scheme, reducedMotion: "reduce" });
   await expect(page.locator("html")).toHaveAttribute("data-mantine-color-scheme", scheme);
-  await expect(page.getByLabel("Loading")).toHaveCount(0);
+  await expect(page.locator(part ?? "body").getByLabel("Loading")).toHaveCount(0);
   await settled(page);
-  const found = await (scheme === SCHEMES[0] ? rules : rules.withRules(OF_COLOURS)).analyze();
+  const rules = part === undefined ? axe(page) : axe(page).include(part);
+  return brokenRules(page, scheme === SCHEMES[0] ? rules : rules.withRules(OF_COLOURS));
+}
+
+/** Returns the broken rules with their elements. */
+async function brokenRules(page: Page, rules: AxeBuilder): Promise<string[]> {
+  const found = await rules.analyze();
   const broken: string[] = [];
   for (const violation of found.violations.filter(isBroken)) {
     for (const { html, target } of violation.nodes) {

@@ -6,14 +6,17 @@ import { expect, test, type Console } from "./console";
 import { deadLetters } from "./dead_letters";
 import { activeInbox } from "./inbox";
 
-/** Parts of views that a user opens: details and dialogs. */
-const PARTS: { name: string; open: (console: Console, page: Page) => Promise<void> }[] = [
+const [DIALOG, MODAL, MENU] = ['[role="dialog"]', '[aria-modal="true"]', '[role="menu"]'];
+
+/** Parts of views that a user opens: details and dialogs. Other tests check the views below the dialogs. */
+const PARTS: { name: string; part?: string; open: (console: Console, page: Page) => Promise<void> }[] = [
   {
     name: "subscription",
     open: async (console) => console.open(`/subscriptions/${await activeInbox(console.url)}`, INBOX),
   },
   {
     name: "bulk-pause",
+    part: MODAL,
     open: async (console, page) => {
       await activeInbox(console.url);
       await console.open("/subscriptions", "Subscriptions");
@@ -24,10 +27,12 @@ const PARTS: { name: string; open: (console: Console, page: Page) => Promise<voi
   },
   {
     name: "registration",
+    part: MODAL,
     open: async (console) => console.open(`/subscriptions?register=${INBOX}`, "Subscriptions"),
   },
   {
     name: "outbox-entry",
+    part: MODAL,
     open: async (console) => {
       const [letter] = await deadLetters(console.url, 1);
       await console.open(`/outbox?statuses=DEAD&entry=${letter?.id}`, "Outbox");
@@ -43,6 +48,7 @@ const PARTS: { name: string; open: (console: Console, page: Page) => Promise<voi
   },
   {
     name: "command-palette",
+    part: MODAL,
     open: async (console, page) => {
       const id = await execute(console.url);
       await console.open("/system", "System");
@@ -62,18 +68,18 @@ const PARTS: { name: string; open: (console: Console, page: Page) => Promise<voi
   },
 ];
 
-for (const { name, open } of PARTS) {
+for (const { name, part, open } of PARTS) {
   test(`${name} has no serious issue of accessibility, and is not cut off`, async ({ console, page }) => {
     await page.setViewportSize(WIDE);
     await open(console, page);
     await expect(console.connection).toHaveText("Live");
-    await expectAccessible(page, name);
+    await expect(page.locator(part ?? "main")).toBeVisible();
+    await expectAccessible(page, name, part);
   });
 }
 
 test("menus, dialogs, errors and the navigation of a narrow screen have no issue of accessibility", async ({ console, page }) => {
   await page.setViewportSize(WIDE);
-  const [DIALOG, MODAL, MENU] = ['[role="dialog"]', '[aria-modal="true"]', '[role="menu"]'];
   const check = async (name: string, part: string) => {
     await expect(page.locator(part).filter({ visible: true }).first()).toBeVisible();
     await expectPartAccessible(page, name, part);

@@ -64,6 +64,7 @@ test("selected executions are run again and cancelled, and the result leads to t
   await expect(rowOf(page, first)).toHaveCount(0);
 
   await console.open(`/executions?path=${path}`, "Executions");
+  await expect(rowOf(page, first).getByRole("link", { name: "Was run again" })).toBeVisible();
   await expect(rowOf(page, third).getByRole("link", { name: "Was run again" })).toHaveCount(0);
   await page.getByRole("checkbox", { name: "Select all 5 shown" }).check();
   await page.getByRole("button", { name: "Cancel selected…" }).click();

@@ -7,19 +7,35 @@ import { VIEWS } from "./views";
 /** Time without a request after which a page is complete. Playwright's "networkidle" can miss the end of a worker's request. */
 const QUIET_MS = 500;
 
-/** The browser reaches only this machine (`playwright.config.ts`), so a request to another host fails. */
+/**
+ * Each view is opened by its address. The browser reaches only this machine (`playwright.config.ts`), so a request to another
+ * host fails.
+ */
 for (const { name, path, title } of VIEWS) {
-  test(`${name} needs no other host, and its content security policy reports nothing`, async ({ console, page }) => {
+  test(`${name} is a deep link, needs no other host, and its strict content security policy reports nothing`, async ({
+    console,
+    page,
+  }) => {
     await execute(console.url);
     const { faults, quietMs } = watchRequests(page, console.url);
     await page.addInitScript(recordViolations);
     await console.open(path, title);
+    await expectStrictPolicy(console.url + path);
     await expect(console.connection).toHaveText("Live");
     await expect(page.getByLabel("Loading")).toHaveCount(0);
     await expect.poll(quietMs).toBeGreaterThan(QUIET_MS);
     expect(faults).toEqual([]);
     expect(await page.evaluate(() => (window as unknown as Recorder).violations)).toEqual([]);
   });
+}
+
+/** Checks that the policy of a page allows no other host and no inline script. */
+async function expectStrictPolicy(address: string): Promise<void> {
+  const policy = (await fetch(address)).headers.get("content-security-policy") ?? "";
+  const scripts = /script-src[^;]*/.exec(policy)?.[0] ?? /default-src[^;]*/.exec(policy)?.[0];
+  expect(scripts).toContain("'self'");
+  expect(scripts).not.toContain("unsafe");
+  expect(policy).not.toMatch(/https?:|unsafe-eval|\*/);
 }
 
 interface Recorder {

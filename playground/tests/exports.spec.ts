@@ -106,7 +106,7 @@ function isExport(body: unknown): boolean {
 test("an export of a longer list ends after 10,000 rows and says so", async ({ console, page }) => {
   const node = { id: "1", path: PATH, status: "PENDING", statusText: "PENDING", progress: null, parent: null };
   const pageInfo = { hasNextPage: true, endCursor: "next" };
-  const executions = { nodes: Array.from({ length: 100 }, () => node), pageInfo, unavailableShards: [1] };
+  const executions = { nodes: Array.from({ length: 1_000 }, () => node), pageInfo, unavailableShards: [1] };
   await page.route("**/graphql", async (route) => {
     const json = { data: { executions }, errors: [{ message: "The labels can't be read." }] };
     await (isExport(route.request().postDataJSON()) ? route.fulfill({ json }) : route.continue());

@@ -136,7 +136,12 @@ test("the command palette finds a dedup key, a value of a label, first digits, a
     await console.open(`/executions?${query}`, "Executions");
     await expect(rowOf(page, id)).toBeVisible();
   }
-  const day = `${new Date().toISOString().slice(0, 10)} UTC`;
+  const { execution } = await graphql<{ execution: { startedAt: string } }>(
+    console.url,
+    `query ($id: ID!) { execution(id: $id) { startedAt } }`,
+    { id },
+  );
+  const day = `${new Date(execution.startedAt).toISOString().slice(0, 10)} UTC`;
   for (const [text, label, address] of [
     [order, `Executions with label order_id=${order}`, `labels=order_id%3D${order}`],
     [id.slice(0, 9), `Executions whose id begins with ${id.slice(0, 9)}`, `id=${id.slice(0, 9)}`],

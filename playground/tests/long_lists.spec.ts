@@ -66,7 +66,7 @@ test("a path of 84 characters and an error of 4,000 leave the page in the window
 
   // The list of executions is open. Its first column stays when the others are scrolled.
   await page.setViewportSize(SIZES[0]!);
-  const frame = page.getByRole("region", { name: "Executions", exact: true });
+  const frame = page.getByRole("group", { name: "Executions", exact: true });
   const scrolled = await frame.evaluate((element) => {
     element.scrollTo({ left: element.scrollWidth });
     return element.scrollLeft;

@@ -85,23 +85,26 @@ const VIEWS: { name: string; actions: string[]; open: () => Promise<{ path: stri
   },
 ];
 
-for (const { name, actions, open } of VIEWS) {
-  test(`a viewer is offered no mutation: ${name}`, async ({ page }) => {
-    const mutations = watchMutations(page);
-    const { path, title } = await open();
-    await page.goto(controlPlane.url + path);
-    await signIn(page);
-    await expect(new Console(page, controlPlane.url).title).toHaveText(title);
-    for (const action of actions) {
-      const button = page.getByRole("button", { name: action, exact: true }).first();
-      await expect(button, action).toHaveAttribute("aria-disabled", "true");
-      await expect(button, action).toHaveAccessibleDescription(/^Your role VIEWER does not include the capability /);
-      await button.click({ force: true });
-    }
-    await expect(page.getByRole("dialog")).toHaveCount(0);
-    expect(mutations).toEqual([]);
-  });
-}
+test("a viewer is offered no mutation", async ({ page }) => {
+  const console = new Console(page, controlPlane.url);
+  const mutations = watchMutations(page);
+  await page.goto(controlPlane.url);
+  await signIn(page);
+  for (const { name, actions, open } of VIEWS) {
+    await test.step(name, async () => {
+      const { path, title } = await open();
+      await console.open(path, title);
+      for (const action of actions) {
+        const button = page.getByRole("button", { name: action, exact: true }).first();
+        await expect(button, action).toHaveAttribute("aria-disabled", "true");
+        await expect(button, action).toHaveAccessibleDescription(/^Your role VIEWER does not include the capability /);
+        await button.click({ force: true });
+      }
+      await expect(page.getByRole("dialog")).toHaveCount(0);
+      expect(mutations).toEqual([]);
+    });
+  }
+});
 
 test("the server accepts no mutation of a viewer", async () => {
   const mutations = everyMutation();

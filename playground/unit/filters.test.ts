@@ -56,8 +56,13 @@ test("outbox: an action on some statuses selects those of the filter, or nothing
   expect(outbox.withStatuses({ statuses: ["PENDING"] }, ["DEAD"])).toBeNull();
 });
 
+const NOT_DEACTIVATED = ["ACTIVE", "PAUSED", "DRAINING", "REGISTERED", "UNKNOWN"];
+
 test.each([
-  [{}, null],
+  [{}, { statuses: NOT_DEACTIVATED }],
+  [{ statuses: "no-status", path: "a/" }, { statuses: NOT_DEACTIVATED, pathPrefix: "a/" }],
+  [{ deactivated: "1" }, null],
+  [{ deactivated: "1", path: "a/" }, { pathPrefix: "a/" }],
   [{ statuses: "PAUSED", path: "a/" }, { statuses: ["PAUSED"], pathPrefix: "a/" }],
 ])("subscriptions: the address %j", (search, filter) => {
   expect(subscriptions.filterOf(search)).toEqual(filter);

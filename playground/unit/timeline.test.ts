@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 
+import { ExactNumber } from "../src/api/exact_json";
 import type { StepState } from "../src/views/execution/live_execution";
 import type { LogEventFragment } from "../src/views/execution/operations.generated";
 import { barsOf, share } from "../src/views/execution/timeline";
@@ -15,7 +16,7 @@ function step(name: string, entered: number | null, completed: number | null): S
   return { name, enteredAt, completedAt } as StepState;
 }
 
-function event(nodeName: string | null, type: string, second: number, id: string | number | null, attempt?: number): LogEventFragment {
+function event(nodeName: string | null, type: string, second: number, id: string | number | ExactNumber | null, attempt?: number): LogEventFragment {
   const meta = id === null ? null : { command_id: id, ...(attempt !== undefined && { attempt }) };
   return { nodeName, type, createdAt: at(second), meta } as LogEventFragment;
 }
@@ -39,7 +40,7 @@ test("attempts follow each other in one lane, and commands at the same time have
   expect(lanesOf(attempts)).toEqual([[[2, 3, 4, true, 1], [4, 6, null, false, 2]]]);
   const loop = [
     event("charge", "command.issued", 2, 1),
-    event("charge", "command.issued", 3, 2),
+    event("charge", "command.issued", 3, new ExactNumber("9007199254740993")),
     event("charge", "call.done", 4, 1),
     event("charge", "command.issued", 5, 3),
   ];

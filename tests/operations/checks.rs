@@ -273,14 +273,14 @@ async fn hours_of_the_history_with_other_numbers_than_the_executions_are_compute
     // The first hour and its day, the minutes of the second one, the third one and its minutes, and the second day.
     assert_repaired(&deployment, [("history differs", 6)], async || {
         let causes = "UPDATE noetl.execution_history SET started = started + 1
-                      WHERE span = 3600 AND at = noetl.span_start(now(), 86400) - interval '54 hours';
+                      WHERE span = 3600 AND at = (SELECT start_time FROM noetl.execution WHERE execution_id = 1000);
                       DELETE FROM noetl.execution_history
-                      WHERE span = 60 AND at = noetl.span_start(now(), 86400) - interval '52 hours';
+                      WHERE span = 60 AND at = (SELECT start_time FROM noetl.execution WHERE execution_id = 1001);
                       ALTER TABLE noetl.execution DISABLE TRIGGER execution_history_update;
                       UPDATE noetl.execution SET path = 'b' WHERE execution_id = 1002;
                       ALTER TABLE noetl.execution ENABLE ALWAYS TRIGGER execution_history_update;
                       UPDATE noetl.execution_history SET wait_counts = '{2}'
-                      WHERE span = 86400 AND at = noetl.span_start(now(), 86400) - interval '2 days'";
+                      WHERE span = 86400 AND at = (SELECT start_time FROM noetl.execution WHERE execution_id = 1003)";
         deployment.on_shard(0, causes).await;
     })
     .await;

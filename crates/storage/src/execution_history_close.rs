@@ -20,7 +20,7 @@ use super::view::View;
 /// Settings of the connection. The executions are found by indexes, also if the planner has no statistics.
 const SETTINGS: &str = "SET statement_timeout = '5min'; SET lock_timeout = '5s'; SET enable_seqscan = off";
 /// Length of a minute's span in seconds.
-pub(super) const MINUTE: i32 = 60;
+const MINUTE: i32 = 60;
 /// Length of an hour's span in seconds.
 pub(super) const HOUR: i32 = 3600;
 /// Length of a day's span in seconds.

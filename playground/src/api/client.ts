@@ -49,11 +49,14 @@ export async function send<Data, Variables>(
   return { data: data as Data, errors };
 }
 
-/** Posts a request and returns the body of the response. If the server refuses the token, the user can replace it. */
+/**
+ * Posts a request and returns the body of the response. If the server refuses the token, the user can replace it. After a
+ * sign-out the request is not sent again: the next user did not ask for it.
+ */
 export async function post(request: Request, signal?: AbortSignal, headers?: HeadersInit): Promise<Body> {
-  const { token } = signInState();
+  const { token, session } = signInState();
   const response = await reach(request, signal ?? null, headers);
-  if (response.status === UNAUTHORIZED && (await replaceToken(token))) {
+  if (response.status === UNAUTHORIZED && (await replaceToken(token)) && signInState().session === session) {
     return post(request, signal, headers);
   }
   const text = await response.text();

@@ -54,8 +54,8 @@ export function authorization(): Record<string, string> {
 }
 
 /**
- * Replaces a refused token with that of another tab, or asks the user for one, unless the last dialog was cancelled. False if
- * there is no other token.
+ * Takes the token of another tab if this one has none, or asks the user for one, unless the last dialog was cancelled. False
+ * if there is no other token.
  */
 export async function replaceToken(refused: string | null): Promise<boolean> {
   if (state.token === refused) {
@@ -100,7 +100,7 @@ async function replace(refused: string | null): Promise<void> {
     refusedTokens.add(refused);
     kept.forget();
   }
-  if (!declined) {
+  if (refused === null && !declined) {
     await otherTabs.ask();
   }
   if (state.token === refused && !declined) {
@@ -139,9 +139,12 @@ function offered(): OfferedToken | null {
   return token === null || refusedTokens.has(token) ? null : { token, session };
 }
 
-/** Uses the token of another tab if this one waits for a token. A dialog that the user asked for is for another token. */
+/**
+ * Uses the token of another tab if this one has none and waits for one. A refused token is replaced by the user: the other tab
+ * can be that of another user. A dialog that the user asked for is for another token.
+ */
 function take({ token, session }: OfferedToken): boolean {
-  const isWaiting = replacing !== undefined && state.asking !== "requested";
+  const isWaiting = replacing !== undefined && state.token === null && state.asking !== "requested";
   const isTaken = isWaiting && session === state.session && !refusedTokens.has(token);
   if (isTaken) {
     use(token);

@@ -28,8 +28,9 @@ const NEAR = 200;
 
 export function MoreRows({ shown, pages, endless }: Props) {
   const end = useRef<HTMLDivElement>(null);
-  const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages;
-  const waits = endless && hasNextPage && !isFetchingNextPage;
+  const { hasNextPage, isFetchingNextPage, isError = false, fetchNextPage } = pages;
+  // After a failure, only the user asks for the next page, so that a refused request is not sent without an end.
+  const waits = endless && hasNextPage && !isFetchingNextPage && !isError;
   useEffect(() => {
     if (!waits || !end.current) {
       return;

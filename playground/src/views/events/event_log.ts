@@ -144,6 +144,7 @@ export class EventLog {
       return;
     }
     this.reading = true;
+    this.schedule.request();
     const wanted = stored.read + count;
     try {
       while (this.hasEarlier() && stored.read < wanted) {
@@ -152,6 +153,7 @@ export class EventLog {
           return;
         }
         this.addEarlier(rows);
+        this.clearReadError();
       }
     } catch (fault) {
       if (stopped.signal.aborted) {
@@ -161,6 +163,13 @@ export class EventLog {
     }
     this.reading = false;
     this.schedule.request();
+  }
+
+  /** Clears the error of an earlier attempt to read. The error that ended the stream stays. */
+  private clearReadError(): void {
+    if (this.shown.error && this.shown.state !== "ended") {
+      this.show({ ...this.shown, error: undefined });
+    }
   }
 
   private hasEarlier(): boolean {
@@ -239,7 +248,7 @@ export class EventLog {
       this.expectAgain(item.shard);
     }
     if (item.__typename === "EventDelivery") {
-      if (this.repeatable.delete(item.event.id) || this.stored?.isRepeated(item.event.id)) {
+      if (this.repeatable.delete(item.event.id) || this.stored?.isRepeated(item.event.id, this.hasEarlier())) {
         return;
       }
       this.received += 1;

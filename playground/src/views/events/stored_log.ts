@@ -23,7 +23,7 @@ export class StoredLog {
   private readonly filter: LiveEventFilter;
   private cursor: string | null = null;
   private readonly ids = new Set<string>();
-  /** Ids of the live events, until there is no earlier page that could contain them. */
+  /** Ids of the live events that an earlier page could contain. */
   private readonly delivered = new Set<string>();
   /** Whether the log has events before those that were read. */
   more = true;
@@ -42,9 +42,9 @@ export class StoredLog {
     return this.ids.size;
   }
 
-  /** Takes note of a live event, and returns whether it was read before. */
-  isRepeated(id: string): boolean {
-    if (this.more) {
+  /** Returns whether a live event was read before, and takes note of it if earlier pages can be read. */
+  isRepeated(id: string, hasEarlier: boolean): boolean {
+    if (hasEarlier) {
       this.delivered.add(id);
     }
     return this.ids.has(id);

@@ -3,7 +3,6 @@
 import { Button, Group, Text } from "@mantine/core";
 
 import { formatNumber } from "../../ui/format";
-import { Failure } from "../../ui/states";
 import type { Log } from "./log_reader";
 
 export function EarlierEvents({ log }: { log: Log }) {
@@ -11,16 +10,13 @@ export function EarlierEvents({ log }: { log: Log }) {
     return null;
   }
   return (
-    <>
-      {log.error && <Failure error={log.error} />}
-      <Group gap="xs" mb="xs">
-        <Text size="xs" c="dimmed">
-          The newest {formatNumber(log.events.length)} of {formatNumber(log.total)} events are loaded.
-        </Text>
-        <Button size="xs" variant="default" loading={log.reading} onClick={log.loadEarlier}>
-          Load earlier
-        </Button>
-      </Group>
-    </>
+    <Group gap="xs" mb="xs">
+      <Text size="xs" c="dimmed">
+        The newest {formatNumber(log.events.length)} of {formatNumber(log.total)} events are loaded.
+      </Text>
+      <Button size="xs" variant="default" loading={log.reading} onClick={log.loadEarlier}>
+        Load earlier
+      </Button>
+    </Group>
   );
 }

@@ -3,10 +3,11 @@
 import { ActionIcon, Button, Group, Slider, Text } from "@mantine/core";
 import { IconChevronLeft, IconChevronRight } from "@tabler/icons-react";
 import { useDebouncedCallback } from "@mantine/hooks";
-import { useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 
 import { useZone } from "../../ui/clock";
 import { formatClock, formatNumber } from "../../ui/format";
+import { Failure } from "../../ui/states";
 import { eventAt, placeOf } from "./log_pages";
 import type { Log } from "./log_reader";
 import type { LogEventFragment } from "./operations.generated";
@@ -28,8 +29,9 @@ export function HistorySlider({ log, at, chosen, onChange }: Props) {
   const place = at === undefined ? last : (placeOf(log, at) ?? (chosen?.event.eventId === at ? chosen.place : -1));
   const [dragged, setDragged] = useState<number | null>(null);
   const index = dragged ?? place;
-  // Only the last move chooses an event: reading an earlier part of the log takes time.
+  // Only the last move chooses an event, and none after the slider is gone: reading an earlier part of the log takes time.
   const moves = useRef(0);
+  useEffect(() => () => void (moves.current += 1), []);
   const settle = useDebouncedCallback(async (target: number, move: number) => {
     const event = eventAt(log, target) ?? (await log.loadPlace(target));
     if (move !== moves.current) {
@@ -57,6 +59,7 @@ export function HistorySlider({ log, at, chosen, onChange }: Props) {
   const event = eventAt(log, index) ?? (dragged === null && chosen?.event.eventId === at ? chosen?.event : undefined);
   return (
     <section className={classes.history} aria-label="History">
+      {log.error && <Failure error={log.error} retry={log.retry} />}
       <Group justify="space-between" gap="xs" mb={6}>
         <Text size="sm" fw={600}>
           History

@@ -42,12 +42,10 @@ export function IterationsTable({ step, running, moment }: Props) {
   // The failures have pages of their own, so that the first ones are those of a long loop too.
   const failures = useStepEvents({ nodeNames: [step], statuses: FAILURE_STATUSES }, running);
   const all = useStepEvents({ nodeNames: [step], types: ITERATION_TYPES }, running);
-  const error = failures.query.error ?? all.query.error;
-  if (error) {
-    return <Failure error={error} />;
-  }
-  if (failures.query.isPending || all.query.isPending) {
-    return <Loading />;
+  const failed = [failures.query, all.query].find(({ error }) => error !== null);
+  const failure = failed?.error && <Failure error={failed.error} retry={failed.refetch} />;
+  if (!failures.query.data || !all.query.data) {
+    return failure ?? <Loading />;
   }
   const events = [...failures.nodes, ...all.nodes].filter(({ eventId }) => at === undefined || compareIds(eventId, at) <= 0);
   const iterations = iterationsOf(events);
@@ -65,6 +63,7 @@ export function IterationsTable({ step, running, moment }: Props) {
       <Title order={3} size="xs" mt="md" mb={4}>
         Iterations
       </Title>
+      {failure}
       <PartialData errors={[...failures.errors, ...all.errors]} unavailableShards={all.unavailableShards} />
       <DataTable
         label="Iterations"

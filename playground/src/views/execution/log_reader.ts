@@ -25,6 +25,8 @@ interface LogSnapshot extends Omit<LoadedLog<LogEventFragment>, "total"> {
 }
 
 export interface Log extends LogSnapshot, LoadedLog<LogEventFragment> {
+  /** Reads again after an error. */
+  retry: () => void;
   loadEarlier: () => void;
   /** Loads the log back to a place, counted from 0, and returns its event; undefined if there is none. */
   loadPlace: (place: number) => Promise<LogEventFragment | undefined>;
@@ -41,14 +43,16 @@ export function useLog(id: string, eventCount: string | null): Log {
   const expected = Number(eventCount ?? 0);
   useEffect(() => void reader.readOn(expected), [reader, expected]);
   const snapshot = useSyncExternalStore(reader.subscribe, reader.snapshot);
-  return useMemo(() => {
-    const total = totalOf(snapshot, expected);
-    const loadPlace = async (place: number) => {
-      await reader.load(total - place);
-      return eventAt({ ...reader.snapshot(), total: totalOf(reader.snapshot(), expected) }, place);
-    };
-    return { ...snapshot, total, loadEarlier: () => void reader.load(snapshot.events.length + EVENTS_AT_ONCE), loadPlace };
-  }, [reader, snapshot, expected]);
+  return useMemo(
+    () => ({
+      ...snapshot,
+      total: totalOf(snapshot, expected),
+      retry: () => void reader.readOn(expected),
+      loadEarlier: () => void reader.load(snapshot.events.length + EVENTS_AT_ONCE),
+      loadPlace: reader.loadPlace,
+    }),
+    [reader, snapshot, expected],
+  );
 }
 
 /** Returns the number of events in the log. A log whose beginning is loaded has exactly the loaded ones. */
@@ -99,6 +103,21 @@ class LogReader {
     return this.running;
   }
 
+  /** Loads the log back to a place. While a log grows, its places move away from its end, so more may have to be read. */
+  readonly loadPlace = async (place: number): Promise<LogEventFragment | undefined> => {
+    const total = () => totalOf(this.shown, this.expected);
+    const isMissing = () => this.shown.earlier && total() - this.shown.events.length > place;
+    do {
+      await this.load(total() - place);
+    } while (isMissing() && !this.shown.error && this.isWatched());
+    return eventAt({ ...this.shown, total: total() }, place);
+  };
+
+  /** Returns whether a view still shows the log. */
+  private isWatched(): boolean {
+    return this.listeners.size > 0;
+  }
+
   private async run(): Promise<void> {
     try {
       do {
@@ -109,7 +128,7 @@ class LogReader {
           await this.readEarlier();
         }
         this.show({ read: true, error: undefined });
-      } while (this.again || (this.shown.earlier && this.shown.events.length < this.wanted));
+      } while (this.again || (this.isWatched() && this.shown.earlier && this.shown.events.length < this.wanted));
     } catch (fault) {
       this.show({ error: toApiError(fault) });
     } finally {

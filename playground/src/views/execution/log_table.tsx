@@ -39,7 +39,7 @@ export function LogTable({ log, step }: { log: Log; step: string | undefined }) 
   const { id } = route.useParams();
   const [shown, setShown] = useState(PAGE);
   if (log.error && log.events.length === 0) {
-    return <Failure error={log.error} />;
+    return <Failure error={log.error} retry={log.retry} />;
   }
   if (!log.read && log.events.length === 0) {
     return <Loading />;

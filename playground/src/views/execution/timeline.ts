@@ -4,6 +4,7 @@
  * of a step follow each other in one lane.
  */
 
+import { ExactNumber } from "../../api/exact_json";
 import type { StepState } from "./live_execution";
 import type { LogEventFragment } from "./operations.generated";
 
@@ -47,7 +48,7 @@ export function barsOf(steps: readonly StepState[], events: readonly LogEventFra
     }
     const own = commands.get(step.name) ?? [];
     // A step that is entered again has commands before its last entry.
-    const entered = Math.min(Date.parse(step.enteredAt), ...own.map(({ issued }) => issued));
+    const entered = own.reduce((first, { issued }) => Math.min(first, issued), Date.parse(step.enteredAt));
     const ended = step.completedAt === null ? null : Date.parse(step.completedAt);
     return { step, entered, ended, lanes: lanesOf(own) };
   });
@@ -81,7 +82,7 @@ function advanced(command: Command, type: string, at: number): Command {
 
 function commandId({ meta }: LogEventFragment): string | null {
   const id = (meta as { command_id?: unknown } | null)?.command_id;
-  return typeof id === "string" || typeof id === "number" ? String(id) : null;
+  return typeof id === "string" || typeof id === "number" || id instanceof ExactNumber ? String(id) : null;
 }
 
 function attemptOf({ meta }: LogEventFragment): number | null {

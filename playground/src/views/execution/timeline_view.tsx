@@ -1,6 +1,7 @@
 /** The steps as bars over time. Waiting, running, failed attempts and iterations are visible, and described in words. */
 
 import { Text } from "@mantine/core";
+import { useMemo } from "react";
 
 import { formatDuration, formatItems } from "../../ui/format";
 import { useKnownUntil } from "../../ui/known_until";
@@ -24,7 +25,8 @@ interface Props {
 
 export function TimelineView({ execution, events, moment }: Props) {
   const now = useKnownUntil();
-  const bars = barsOf(execution.steps?.nodes ?? [], events);
+  const steps = execution.steps?.nodes;
+  const bars = useMemo(() => barsOf(steps ?? [], events), [steps, events]);
   if (bars.length === 0 || execution.startedAt === null) {
     return <Empty title="No step has begun">Bars appear here when a worker begins the first step.</Empty>;
   }

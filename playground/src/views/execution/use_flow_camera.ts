@@ -1,7 +1,7 @@
 /** Moves the flow to the step in question, and to steps that are found, until the user moves it. */
 
 import { useReactFlow } from "@xyflow/react";
-import { useEffect, useMemo, useRef, type FocusEvent } from "react";
+import { useEffect, useMemo, useRef, type FocusEvent, type HTMLAttributes, type WheelEvent } from "react";
 
 import { cameraOf, READABLE, type Camera } from "./flow_camera";
 import type { FlowLayout } from "./flow_graph";
@@ -11,7 +11,7 @@ interface FlowCamera {
   /** Shows a step in the middle. */
   show: (name: string) => void;
   /** Handlers of the frame: the flow no longer moves by itself, and a step that the keyboard reaches is shown. */
-  handlers: { onPointerDownCapture: () => void; onFocusCapture: (event: FocusEvent<HTMLElement>) => void };
+  handlers: Pick<HTMLAttributes<HTMLElement>, "onPointerDownCapture" | "onClickCapture" | "onWheelCapture" | "onFocusCapture">;
 }
 
 /** Returns the camera of a flow. `step` is the step in question. A changed width resets what the user moved. */
@@ -44,5 +44,13 @@ export function useFlowCamera(layout: FlowLayout, width: number, height: number,
       show(name);
     }
   };
-  return { camera, show, handlers: { onPointerDownCapture: move, onFocusCapture: reach } };
+  const handlers = {
+    onPointerDownCapture: move,
+    // The keyboard presses the buttons of the flow too.
+    onClickCapture: move,
+    // A browser reports a pinch as a wheel with the Ctrl key; another wheel scrolls the page.
+    onWheelCapture: ({ ctrlKey }: WheelEvent<HTMLElement>) => void (ctrlKey && move()),
+    onFocusCapture: reach,
+  };
+  return { camera, show, handlers };
 }

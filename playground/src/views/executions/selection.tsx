@@ -33,20 +33,24 @@ export function useSelection(rows: readonly Row[], scope: object): Selection {
   };
 }
 
-/** Returns the column with the boxes. */
-export function selectionColumn({ ids, select }: Selection): Column<Row> {
+/** Returns columns with the boxes in the first one, which stays when a wide table is scrolled. */
+export function withBoxes(columns: readonly Column<Row>[], { ids, select }: Selection): readonly Column<Row>[] {
   const selected = new Set(ids);
-  return {
-    title: "Select",
-    cell: ({ id, path }) => (
-      <Checkbox
-        size="xs"
-        aria-label={`Select ${path ?? "Unknown path"} ${id}`}
-        checked={selected.has(id)}
-        onChange={(event) => select([id], event.currentTarget.checked)}
-      />
+  const boxed = ({ cell, ...column }: Column<Row>): Column<Row> => ({
+    ...column,
+    cell: (row) => (
+      <Group gap="sm" wrap="nowrap">
+        <Checkbox
+          size="xs"
+          aria-label={`Select ${row.path ?? "Unknown path"} ${row.id}`}
+          checked={selected.has(row.id)}
+          onChange={(event) => select([row.id], event.currentTarget.checked)}
+        />
+        <div>{cell(row)}</div>
+      </Group>
     ),
-  };
+  });
+  return columns.map((column, index) => (index === 0 ? boxed(column) : column));
 }
 
 /**

@@ -23,7 +23,7 @@ import { labelOf, NEWEST, orderOf } from "./order";
 import { RerunMany } from "./rerun_many";
 import type { ExecutionsSearch } from "./search";
 import { SavedViews } from "./saved_views";
-import { SelectionBar, selectionColumn, useSelection } from "./selection";
+import { SelectionBar, useSelection, withBoxes } from "./selection";
 import { StatusCounts } from "./status_counts";
 
 const route = getRouteApi("/executions");
@@ -118,7 +118,7 @@ function Content({ list: { rows, pages, live, gaps }, order, filter, paused }: C
         <SelectionBar rows={rows} selection={selection} />
         <DataTable
           label="Executions"
-          columns={[selectionColumn(selection), ...columnsOf(order, lastReruns(pages.nodes))]}
+          columns={withBoxes(columnsOf(order, lastReruns(pages.nodes)), selection)}
           rows={rows}
           rowKey={(row) => row.id}
           empty={<NoExecutions order={order} filter={filter} />}

@@ -19,7 +19,7 @@ const DIGESTS: [(u32, &str); 10] = [
     (9, "ede9ef6161f874bd35c0e80a7ac0f0172f2304e3962b3b551c7e56bcee2c0b42"),
     // None of these logs has labels.
     (10, "ede9ef6161f874bd35c0e80a7ac0f0172f2304e3962b3b551c7e56bcee2c0b42"),
-    (11, "the digest that this test prints"),
+    (11, "c4f4aa13bc36e98a04ed24b65ae493c7f1b129be874c879d73d1cbc589d7a672"),
 ];
 
 #[test]
