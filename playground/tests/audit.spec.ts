@@ -64,7 +64,7 @@ test("a cancellation is listed with its caller and its reason, and the execution
     controlPlane.url,
     `mutation ($id: ID!) { rerunExecution(input: { executionId: $id, executionPool: "no-worker" }) { executionId } }`,
     { id: cancelled },
-    ann,
+    worker,
   );
   const title = await openOverview(page);
   await openAudit(page);
@@ -82,7 +82,7 @@ test("a cancellation is listed with its caller and its reason, and the execution
   const report = page.getByRole("alert").filter({ hasText: "The execution was cancelled by ann" });
   await expect(report).toContainText("Wrong price");
   await expect(page.getByRole("main").getByText("runtime", { exact: true })).toBeVisible();
-  await expect(page.getByRole("definition").filter({ hasText: rerunExecution.executionId })).toContainText("by ann");
+  await expect(page.getByRole("definition").filter({ hasText: rerunExecution.executionId })).toContainText("by runtime");
 });
 
 test("the server filters the actions, and starts are listed only if they are chosen", async ({ page }) => {

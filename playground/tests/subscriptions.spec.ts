@@ -137,6 +137,7 @@ test("the detail shows history, executions and catalog entry, live", async ({ co
   const history = page.getByRole("region", { name: "History" });
   await expect(history.getByText(/^Paused/)).toBeVisible();
   await expect(page.getByRole("region", { name: "Catalog entry" })).toContainText("Version");
+  await expect(page.getByRole("heading", { name: /^Executions of \S+ in the last 24 hours$/ })).toBeVisible();
 
   const started = await startChild(console.url, id);
   const executions = page.getByRole("table", { name: "Executions of the subscription" });

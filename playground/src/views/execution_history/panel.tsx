@@ -15,12 +15,14 @@ import { HistoryTable } from "./table";
 interface Props {
   /** Path of the executions; undefined: all. */
   path?: string;
+  /** Whether the title names the path (default false). */
+  named?: boolean;
   /** Period in the address of the view. */
   period: string | undefined;
   onPeriod: (period: string) => void;
 }
 
-export function ExecutionHistory({ path, period: chosen, onPeriod }: Props) {
+export function ExecutionHistory({ path, named = false, period: chosen, onPeriod }: Props) {
   const period = periodOf(chosen);
   const variables = { interval: period.interval, ...useTimes(period), paths: path === undefined ? null : [path] };
   const query = useApiQuery(ExecutionHistoryDocument, variables, { every: EVERY_MS });
@@ -33,7 +35,7 @@ export function ExecutionHistory({ path, period: chosen, onPeriod }: Props) {
   }
   const data = query.data ?? (kept.shown === shown ? kept.data : undefined);
   const history = data?.data.executionHistory;
-  const title = `Executions of the ${period.title}`;
+  const title = `Executions of ${named ? `${path} in ` : ""}the ${period.title}`;
   const content = { label: title, buckets: history?.buckets ?? [], path };
   return (
     <Panel

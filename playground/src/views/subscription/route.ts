@@ -1,12 +1,14 @@
-/** Address of one subscription: `/subscriptions/<id>`. */
+/** Address of one subscription: `/subscriptions/<id>`, with the period of its chart. */
 
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
 import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
+import { subscriptionSearch } from "./search";
 
 export const subscriptionRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/subscriptions/$id",
+  validateSearch: subscriptionSearch,
   component: lazyRouteComponent(part(() => import("./view")), "SubscriptionView"),
 });

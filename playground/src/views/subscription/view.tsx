@@ -24,6 +24,7 @@ import {
   SubscriptionHistoryDocument,
   SubscriptionRegistrationsDocument,
 } from "./operations.generated";
+import { PlaybookHistory } from "./playbook_history";
 import { RegistrationsPanel } from "./registrations_panel";
 import { SettingsPanel } from "./settings_panel";
 import type { Subscription } from "./subscription";
@@ -63,6 +64,7 @@ export function SubscriptionView() {
 function Details({ subscription, children }: { subscription: Subscription; children: ReactNode }) {
   const transition = useTransition();
   const { id, path, status, updatedAt } = subscription;
+  const playbook = subscription.spec?.dispatch.playbook ?? null;
   return (
     <ViewPage
       title={path}
@@ -87,6 +89,7 @@ function Details({ subscription, children }: { subscription: Subscription; child
       <SimpleGrid cols={{ base: 2, sm: 3, lg: 5 }} spacing="sm">
         <WorkFigures id={id} draining={status === "DRAINING"} />
       </SimpleGrid>
+      {playbook !== null && <PlaybookHistory path={playbook} />}
       <div className={classes.panels}>
         <div className={classes.column}>
           <ExecutionsPanel id={id} />

@@ -65,7 +65,7 @@ function BulkMenu({ onChoose }: { onChoose: (action: SubscriptionAction) => void
       </Menu.Target>
       <Menu.Dropdown>
         {ACTION_ORDER.map((action) => (
-          <Menu.Item key={action} {...(ACTIONS[action].confirmed && { color: "red" })} onClick={() => onChoose(action)}>
+          <Menu.Item key={action} {...(ACTIONS[action].confirmed && { c: "var(--noetl-bad)" })} onClick={() => onChoose(action)}>
             {ACTIONS[action].label}…
           </Menu.Item>
         ))}

@@ -106,7 +106,7 @@ function ActionMenu({ path, actions, onChoose }: MenuProps) {
           <Menu.Item
             key={action}
             disabled={!permission.allowed}
-            {...(ACTIONS[action].confirmed && { color: "red" })}
+            {...(ACTIONS[action].confirmed && { c: "var(--noetl-bad)" })}
             onClick={() => onChoose(action)}
           >
             {ACTIONS[action].label}
