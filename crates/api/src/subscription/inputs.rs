@@ -29,7 +29,7 @@ pub struct SubscriptionFilter {
     statuses: Option<Vec<SubscriptionStatus>>,
     /// Only subscriptions whose path begins with this text.
     path_prefix: Option<String>,
-    /// Only subscriptions whose labels meet all these conditions (1 to 5).
+    /// Only subscriptions whose labels meet all these conditions (1 to 5). They are compared one by one.
     labels: Option<Vec<LabelFilter>>,
     /// Only subscriptions of this tenant.
     tenant_id: Option<String>,
