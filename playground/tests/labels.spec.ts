@@ -1,7 +1,8 @@
 import type { Page } from "@playwright/test";
 
-import { graphql, report } from "./api";
+import { graphql, INBOX, report, withoutInbox } from "./api";
 import { expect, test } from "./console";
+import { activeInbox } from "./inbox";
 import { Task } from "./task";
 
 const NO_ANSWER = [
@@ -84,6 +85,7 @@ test("the list is filtered by labels, also in bulk and by a saved view, and refu
   const path = await orders(console.url);
   const [first, second] = [await start(console.url, path, `17-${word}`), await start(console.url, path, `18 ${word}`)];
   await console.open(`/executions?path=${path}`, "Executions");
+  await expect(page.locator(`input[title="${path}"]`)).toBeVisible();
   await expect(rowOf(page, first)).toBeVisible();
   await expect(rowOf(page, second)).toBeVisible();
   await page.getByLabel("Labels").fill(`order_id=17-${word}, order_id`);
@@ -172,6 +174,19 @@ test("the dedup key of an execution with a parent leads to it, and a missing key
   await expect(page.getByRole("main").getByText(explanation)).toBeVisible();
   await console.search(key);
   await expect(page.getByRole("dialog").getByText(/write name=value to search all labels.*with the field Parent/)).toBeVisible();
+
+  await withoutInbox(console.url);
+  const source = await activeInbox(console.url);
+  const messageKey = crypto.randomUUID();
+  const message = await start(console.url, path, unique(), { parentExecutionId: source, dedup: { key: messageKey } });
+  await console.open(`/subscriptions/${source}`, INBOX);
+  await page.getByRole("textbox", { name: "Dedup key" }).fill(messageKey);
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(new RegExp(`parent=${source}`));
+  await expect(rowOf(page, message)).toBeVisible();
+  await console.search(messageKey);
+  await page.getByRole("dialog").getByRole("button", { name: `Execution ${message}` }).click();
+  await expect(console.title).toHaveText(path);
 });
 
 test("the command palette shows nothing of the text before, and says what its search for labels lacks", async ({ console, page }) => {

@@ -7,6 +7,7 @@ import { useEffect, useState } from "react";
 
 import { Failure, PartialData } from "../ui/states";
 import { useFound } from "./find";
+import { takeKeys } from "./typed_ahead";
 
 const NAME = "Go to a view, an id, a label or a path";
 const LIST_ID = "palette-results";
@@ -27,6 +28,10 @@ export default function CommandPalette({ requests }: { requests: number }) {
       selectFirst();
     }
   }, [text, targets]);
+  const addKeys = () => {
+    const keys = takeKeys();
+    setQuery((before) => before + keys);
+  };
   return (
     <Spotlight.Root
       query={query}
@@ -35,7 +40,7 @@ export default function CommandPalette({ requests }: { requests: number }) {
       attributes={{ content: { "aria-label": NAME } }}
       styles={{ actionDescription: READABLE }}
     >
-      <Spotlight.Search placeholder={NAME} aria-label={NAME} />
+      <Spotlight.Search placeholder={NAME} aria-label={NAME} onFocus={addKeys} />
       <Spotlight.ActionsList id={LIST_ID}>
         {targets.map((target) => (
           <Spotlight.Action
@@ -50,7 +55,9 @@ export default function CommandPalette({ requests }: { requests: number }) {
         {complete && targets.length === 0 && (
           <Spotlight.Empty>
             Nothing found. Labels of the newest executions were tried; write name=value to search all labels. Dedup keys
-            expire, and the key of an execution that has a parent is found in the list of executions, with the field Parent.
+            expire. A text of 4 or more characters without spaces was also tried as a key of the newest 20 source
+            subscriptions that are not deactivated. The key of another parent is found in the list of executions, with the
+            field Parent.
           </Spotlight.Empty>
         )}
       </Spotlight.ActionsList>

@@ -1,5 +1,5 @@
 /**
- * What the command palette finds for a text: views, the object of an id, the execution of a dedup key, catalog entries, what
+ * What the command palette finds for a text: views, the object of an id, the executions of a dedup key, catalog entries, what
  * belongs to a path, and lists of executions with a label, of a version, of a time, or with the first digits of an id.
  */
 
@@ -20,6 +20,8 @@ import {
   type FindPathQuery,
   type FindTextQuery,
 } from "./command_palette.generated";
+import { useMessages } from "./find_messages";
+import { executionTarget, NOTHING, type Found } from "./found";
 import type { WrittenLabel } from "./labels";
 import { NAVIGATION } from "./navigation";
 import { objectLocation } from "./object_links";
@@ -44,18 +46,6 @@ const KEPT_MS = 60_000;
 /** Maximum number of labels that are tried with a value. */
 const MAX_LABEL_NAMES = 5;
 
-/** What a search found, and why it may have found too little. */
-export interface Found {
-  targets: Target[];
-  /** Whether a request for the text is under way or comes when the user stops typing. */
-  loading: boolean;
-  error: ApiError | null;
-  errors: readonly GraphqlError[];
-  unavailableShards: readonly number[];
-}
-
-const NOTHING: Found = { targets: [], loading: false, error: null, errors: [], unavailableShards: [] };
-
 /** Returns what a text leads to. Requests are sent when the user stops typing. */
 export function useFound(query: string): Found {
   const [settled] = useDebouncedValue(query, TYPING_MS);
@@ -63,7 +53,7 @@ export function useFound(query: string): Found {
   const { absent, ...object } = useObject(settled);
   // A text that is the id of an object means that object, so nothing else is searched then.
   const text = absent ? settled : "";
-  const searches = [useText(text), useObjectsOfPath(text), useLabelsWithValue(text)];
+  const searches = [useText(text), useMessages(text), useObjectsOfPath(text), useLabelsWithValue(text)];
   const all = [object, ...searches];
   const targets = [
     ...writtenLabelTargets(query),
@@ -132,7 +122,7 @@ function catalogTarget(entry: { id: string; path: string; version: number }, des
   return { key: entry.id, label: `Catalog entry ${entry.path}`, description, location };
 }
 
-/** The execution whose dedup key is the text, and the catalog entries whose path or name contains it. */
+/** The execution without a parent whose dedup key is the text, and the catalog entries whose path or name contains it. */
 function useText(text: string): Found {
   const enabled = text.length >= MIN_TEXT && text.length <= MAX_TEXT;
   const { data, error, isPlaceholderData } = useApiQuery(FindTextDocument, { text }, { enabled });
@@ -176,11 +166,6 @@ function failureTargets(text: string, entries: readonly FoundEntry[]): Target[] 
 function executionsTarget(path: string): Target {
   const location = { to: "/executions", search: { path } } as const;
   return { key: `executions ${path}`, label: `Executions of ${path}`, description: "Open the list", location };
-}
-
-function executionTarget({ id, path, status }: { id: string; path: string | null; status: string }, before = ""): Target {
-  const description = `${before}${path ?? ""} · ${status.toLowerCase()}`;
-  return { key: id, label: `Execution ${id}`, description, location: objectLocation("execution", id) };
 }
 
 function useObjectsOfPath(query: string): Found {

@@ -12,6 +12,7 @@ import { PaletteButton } from "./palette_button";
 import { part } from "./parts";
 import { ReloadNotice } from "./reload_offer";
 import logo from "./noetl.svg";
+import { keepKeys } from "./typed_ahead";
 import { UserMenu } from "./user_menu";
 import classes from "./shell.module.css";
 
@@ -25,7 +26,11 @@ const ViewWatcher = lazy(() => loadViewWatcher().catch(() => ({ default: () => n
 export function Shell() {
   const [menuOpened, menu] = useDisclosure(false);
   const [paletteRequests, countRequest] = useReducer((count: number) => count + 1, 0);
-  useHotkeys([["mod+K", countRequest]], []);
+  const openPalette = () => {
+    keepKeys();
+    countRequest();
+  };
+  useHotkeys([["mod+K", openPalette]], []);
   const { session } = useSyncExternalStore(subscribeSignIn, signInState);
   const main = useFocusOfNewView(menu.close);
   const watching = useWatchMode();
@@ -62,7 +67,7 @@ export function Shell() {
           </Group>
           <Group gap="xs" wrap="nowrap">
             <ConnectionState />
-            <PaletteButton onClick={countRequest} />
+            <PaletteButton onClick={openPalette} />
             <UserMenu />
           </Group>
         </Group>

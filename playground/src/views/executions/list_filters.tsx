@@ -14,6 +14,9 @@ import type { ExecutionsSearch } from "./search";
 import { TimeFilter } from "./time_filter";
 
 const route = getRouteApi("/executions");
+/** Paths often differ only at their end, so their list is wider than the field. */
+const PATHS = { width: "clamp(16rem, 90vw, 32rem)", position: "bottom-start" } as const;
+const WRAPPED = { option: { overflowWrap: "anywhere" } } as const;
 const NAMES = STATUSES.map((status) => ({ value: status, label: status.charAt(0) + status.slice(1).toLowerCase() }));
 
 export function ListFilters() {
@@ -92,6 +95,9 @@ function PathFilter({ value = "", onApply }: PathProps) {
       className={filterClasses.field!}
       placeholder="samples/orders/*"
       data={[...new Set(paths)]}
+      comboboxProps={PATHS}
+      styles={WRAPPED}
+      title={value}
       value={draft}
       onChange={setDraft}
       onOptionSubmit={apply}

@@ -1,7 +1,8 @@
 /** The executions that the subscription started, newest first, read every three seconds. */
 
-import { Button, Text } from "@mantine/core";
-import { Link } from "@tanstack/react-router";
+import { Button, Text, TextInput } from "@mantine/core";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useState, type FormEvent } from "react";
 
 import { useApiPages } from "../../api/hooks";
 import { DataTable, type Column } from "../../ui/data_table";
@@ -44,13 +45,16 @@ export function ExecutionsPanel({ id }: { id: string }) {
     <Panel
       title="Executions"
       actions={
-        <Button
-          variant="subtle"
-          size="compact-xs"
-          renderRoot={(props) => <Link {...props} to="/events" search={{ parent: id, from: "beginning" }} />}
-        >
-          Their events
-        </Button>
+        <>
+          <KeyField id={id} />
+          <Button
+            variant="subtle"
+            size="compact-xs"
+            renderRoot={(props) => <Link {...props} to="/events" search={{ parent: id, from: "beginning" }} />}
+          >
+            Their events
+          </Button>
+        </>
       }
     >
       {error && <Failure error={error} retry={refetch} />}
@@ -67,6 +71,33 @@ export function ExecutionsPanel({ id }: { id: string }) {
         />
       )}
     </Panel>
+  );
+}
+
+/** Opens the list with the execution of a dedup key of the subscription. */
+function KeyField({ id }: { id: string }) {
+  const [draft, setDraft] = useState("");
+  const navigate = useNavigate();
+  function open(event: FormEvent) {
+    event.preventDefault();
+    const dedup = draft.trim();
+    if (dedup !== "") {
+      void navigate({ to: "/executions", search: { parent: id, dedup } });
+    }
+  }
+  return (
+    <form onSubmit={open}>
+      <TextInput
+        aria-label="Dedup key"
+        placeholder="Dedup key"
+        title="Enter shows the execution of the message with this key. Keys expire."
+        size="xs"
+        value={draft}
+        onChange={(event) => setDraft(event.currentTarget.value)}
+        spellCheck={false}
+        autoComplete="off"
+      />
+    </form>
   );
 }
 
