@@ -20,9 +20,9 @@ test("all that failed on a path in the last hour runs again in 5 clicks and keys
   await task.act(dialog.getByRole("button", { name: `Failed in the last hour: ${path}` }).click());
   await expect(console.title).toHaveText("Executions");
   await task.act(page.getByRole("button", { name: "Rerun filtered…" }).click());
-  await expect(dialog.getByRole("status")).toHaveText("2 would be changed, 0 would be refused.");
+  await expect(dialog.getByRole("status")).toHaveText("2 would be started, 0 would be refused.");
   await task.act(dialog.getByRole("button", { name: "Rerun (2)" }).click());
-  await expect(dialog.getByRole("status")).toHaveText("2 changed, 0 refused.");
+  await expect(dialog.getByRole("status")).toHaveText("2 started, 0 refused.");
   expect(task.count).toBe(5);
   for (const id of [first, second]) {
     expect(await reruns(console.url, id)).toHaveLength(1);
@@ -52,9 +52,10 @@ test("selected executions are run again and cancelled, and the result leads to t
   await boxOf(second).check();
   await expect(page.getByRole("status", { name: "Selection" })).toHaveText("2 selected");
   await page.getByRole("button", { name: "Rerun selected…" }).click();
-  await expect(dialog.getByRole("status")).toHaveText("2 would be changed, 0 would be refused.");
+  await expect(dialog.getByRole("status")).toHaveText("2 would be started, 0 would be refused.");
+  await expect(dialog.getByText("run again before")).toHaveCount(0);
   await dialog.getByRole("button", { name: "Rerun (2)" }).click();
-  await expect(dialog.getByRole("status")).toHaveText("2 changed, 0 refused.");
+  await expect(dialog.getByRole("status")).toHaveText("2 started, 0 refused.");
   await dialog.getByRole("link", { name: "List what started in the time of the reruns" }).click();
   await expect(dialog).toHaveCount(0);
   const [rerun = ""] = await reruns(console.url, first);
@@ -67,6 +68,10 @@ test("selected executions are run again and cancelled, and the result leads to t
   await expect(rowOf(page, first).getByRole("link", { name: "Was run again" })).toBeVisible();
   await expect(rowOf(page, third).getByRole("link", { name: "Was run again" })).toHaveCount(0);
   await page.getByRole("checkbox", { name: "Select all 5 shown" }).check();
+  await page.getByRole("button", { name: "Rerun selected…" }).click();
+  await expect(dialog.getByText("2 of them were run again before.")).toBeVisible();
+  await dialog.getByRole("button", { name: "Cancel", exact: true }).click();
+  await expect(dialog).toHaveCount(0);
   await page.getByRole("button", { name: "Cancel selected…" }).click();
   await dialog.getByRole("button", { name: "Cancel executions (5)" }).click();
   await expect(dialog.getByRole("status")).toHaveText("5 changed, 0 refused.");

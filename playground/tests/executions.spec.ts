@@ -191,9 +191,9 @@ test("a rerun by filter first shows what would start, and links to what it has s
   await console.open(`/executions?parent=${parent}`, "Executions");
   await page.getByRole("button", { name: "Rerun filtered…" }).click();
   const dialog = page.getByRole("dialog");
-  await expect(dialog.getByRole("status")).toHaveText("2 would be changed, 0 would be refused.");
+  await expect(dialog.getByRole("status")).toHaveText("2 would be started, 0 would be refused.");
   await dialog.getByRole("button", { name: "Rerun (2)" }).click();
-  await expect(dialog.getByRole("status")).toHaveText("2 changed, 0 refused.");
+  await expect(dialog.getByRole("status")).toHaveText("2 started, 0 refused.");
   const link = dialog.getByRole("row").filter({ hasText: child }).getByRole("link");
   const rerun = await link.innerText();
   expect(rerun).not.toBe(child);
@@ -250,24 +250,25 @@ test("a rerun by filter that lost a response or was stopped is continued, also b
     await expect(dialog).toHaveCount(0);
   };
   await console.open(`/executions?parent=${parent}`, "Executions");
-  await open("401 would be changed, 0 would be refused.");
+  await open("401 would be started, 0 would be refused.");
   await dialog.getByRole("button", { name: "Rerun (401)" }).click();
-  await expect(dialog.getByRole("status")).toHaveText("200 changed, 0 refused, 201 without a result.");
+  await expect(dialog.getByRole("status")).toHaveText("200 started, 0 refused, 201 without a result.");
   await expect(dialog.getByRole("alert")).toContainText("The response (status 200) is not JSON");
 
   await page.reload();
-  await open("1 would be changed, 400 would be refused.");
+  await open("1 would be started, 400 would be refused.");
   await dialog.getByRole("button", { name: "Rerun (1)" }).click();
-  await expect(dialog.getByRole("status")).toHaveText("0 changed, 200 refused, 201 without a result.");
+  await expect(dialog.getByRole("status")).toHaveText("0 started, 200 refused, 201 without a result.");
   await close();
-  await open("1 would be changed, 400 would be refused.");
+  await open("1 would be started, 400 would be refused.");
   await dialog.getByRole("button", { name: "Rerun (1)" }).click();
-  await expect(dialog.getByRole("status")).toHaveText("1 changed, 400 refused.");
+  await expect(dialog.getByRole("status")).toHaveText("1 started, 400 refused.");
   expect(await total()).toBe(2 * 401);
 
   // The action is complete, so the next one starts all again.
   await close();
-  await open("401 would be changed, 0 would be refused.");
+  await open("401 would be started, 0 would be refused.");
+  await expect(dialog.getByText("401 of them were run again before.")).toBeVisible();
 });
 
 test("a rerun by filter that was stopped and failed is sent again, and can start all again", async ({ console, page }) => {
@@ -300,11 +301,11 @@ test("a rerun by filter that was stopped and failed is sent again, and can start
   await expect(failure).toContainText("is not JSON");
 
   await failure.getByRole("button", { name: "Try again" }).click();
-  await expect(dialog.getByRole("status")).toHaveText("0 would be changed, 1 would be refused.");
+  await expect(dialog.getByRole("status")).toHaveText("0 would be started, 1 would be refused.");
   await dialog.getByRole("button", { name: "Start all again" }).click();
-  await expect(dialog.getByRole("status")).toHaveText("1 would be changed, 0 would be refused.");
+  await expect(dialog.getByRole("status")).toHaveText("1 would be started, 0 would be refused.");
   await rerun.click();
-  await expect(dialog.getByRole("status")).toHaveText("1 changed, 0 refused.");
+  await expect(dialog.getByRole("status")).toHaveText("1 started, 0 refused.");
   expect(await reruns(console.url, child)).toBe(2);
 });
 

@@ -42,6 +42,11 @@ test("a row offers the actions that the status allows, and a pause needs one pre
   await expect(page.getByText(`${INBOX} is paused.`)).toBeVisible();
   await row.getByRole("button", { name: "Resume" }).click();
   await expect(row).toContainText("Active");
+  const result = page.getByText(`${INBOX} is active.`);
+  await expect(result).toBeVisible();
+  await transition(console.url, "PAUSE", id);
+  await expect(row).toContainText("Paused");
+  await expect(result).toHaveCount(0);
 });
 
 test("table and detail show since when a subscription is in its state", async ({ console, page }) => {

@@ -43,6 +43,8 @@ export interface BulkOutcome {
   error?: ApiError | undefined;
   /** Lets the action change again what it changed before; set if it would change nothing else. */
   startAgain?: (() => void) | undefined;
+  /** Sentence about the objects before the action, such as how many of them it changed before. */
+  note?: string | undefined;
   /** Link to what the action made. */
   made?: ReactNode;
   unavailableShards: readonly number[];
@@ -56,6 +58,8 @@ interface Props {
   /** Text of the button that closes the dialog without the action (default Cancel). */
   keep?: string;
   dangerous?: boolean;
+  /** What the action does to an object, in a word such as "started" (default changed). */
+  done?: string;
   /** Selected objects and the result of the action, in words. */
   description?: ReactNode;
   /** Whether the user can give a reason (default true). */
@@ -91,7 +95,7 @@ interface StepsProps extends Props {
 }
 
 function Steps(props: StepsProps) {
-  const { action, keep = "Cancel", dangerous, description, withReason = true, run, isRunning, onRun, onClose } = props;
+  const { action, keep = "Cancel", dangerous, done = "changed", description, withReason = true, run, isRunning, onRun, onClose } = props;
   const [reason, setReason] = useState("");
   const [progress, setProgress] = useState("");
   const [attempt, setAttempt] = useState(0);
@@ -144,7 +148,7 @@ function Steps(props: StepsProps) {
           {note}
         </Text>
       )}
-      {outcome && <Outcome outcome={outcome} done={real.isSuccess} />}
+      {outcome && <Outcome outcome={outcome} done={real.isSuccess} word={done} />}
       {withReason && !real.isSuccess && (
         <Textarea
           label="Reason"
@@ -179,12 +183,13 @@ function Steps(props: StepsProps) {
   );
 }
 
-function Outcome({ outcome, done }: { outcome: BulkOutcome; done: boolean }) {
+function Outcome({ outcome, done, word }: { outcome: BulkOutcome; done: boolean; word: string }) {
   return (
     <>
       <Text size="sm" fw={600} role="status">
-        {inWords(outcome, done)}
+        {inWords(outcome, done, word)}
       </Text>
+      {!done && outcome.note !== undefined && <Text size="sm">{outcome.note}</Text>}
       {done && outcome.made}
       <UserErrors errors={outcome.userErrors} />
       <PartialData unavailableShards={outcome.unavailableShards} />
@@ -197,10 +202,10 @@ function changedBy({ items, count }: BulkOutcome): number {
   return count ?? items.filter((item) => item.applied).length;
 }
 
-function inWords(outcome: BulkOutcome, done: boolean): string {
+function inWords(outcome: BulkOutcome, done: boolean, word: string): string {
   const changed = changedBy(outcome);
   const refused = outcome.items.filter((item) => !item.applied).length;
-  const sentence = done ? `${formatNumber(changed)} changed` : `${formatNumber(changed)} would be changed`;
+  const sentence = `${formatNumber(changed)} ${done ? "" : "would be "}${word}`;
   if (outcome.count !== undefined) {
     const part = changed > outcome.items.length && outcome.items.length > 0;
     return `${sentence}.${part ? ` The list has the first ${outcome.items.length}.` : ""}`;
@@ -211,6 +216,7 @@ function inWords(outcome: BulkOutcome, done: boolean): string {
 
 /** Maximum number of objects that are listed. */
 const MAX_LISTED = 1_000;
+const UNBROKEN = { whiteSpace: "nowrap" } as const;
 
 function Items({ items, done }: { items: readonly BulkItem[]; done: boolean }) {
   return (
@@ -218,15 +224,15 @@ function Items({ items, done }: { items: readonly BulkItem[]; done: boolean }) {
       <Table style={{ overflowWrap: "anywhere" }}>
         <Table.Thead>
           <Table.Tr>
-            <Table.Th>Object</Table.Th>
-            <Table.Th>{done ? "Result" : "Expected result"}</Table.Th>
+            <Table.Th style={UNBROKEN}>Object</Table.Th>
+            <Table.Th style={UNBROKEN}>{done ? "Result" : "Expected result"}</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
           {items.slice(0, MAX_LISTED).map((item) => (
             <Table.Tr key={item.id}>
               <Table.Td>{item.name}</Table.Td>
-              <Table.Td>{item.result}</Table.Td>
+              <Table.Td miw="12rem">{item.result}</Table.Td>
             </Table.Tr>
           ))}
         </Table.Tbody>

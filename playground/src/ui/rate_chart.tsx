@@ -29,7 +29,8 @@ const SHORTEST = 300;
 const THEME_ATTRIBUTE = "data-mantine-color-scheme";
 
 export function RateChart({ label, points, height = 160, axes = true }: Props) {
-  const empty = points.every(({ value }) => value === null);
+  // The time axis of a single point would cover years.
+  const empty = points.length < 2 || points.every(({ value }) => value === null);
   return (
     <figure className={classes.figure} role="img" aria-label={inWords(label, points)}>
       {empty ? (

@@ -77,13 +77,13 @@ function Difference({ row: { left, right } }: { row: Row }) {
   if (left.seconds === null || right.seconds === null) {
     return <Duration seconds={null} />;
   }
-  const seconds = right.seconds - left.seconds;
+  const seconds = left.seconds - right.seconds;
   if (Math.abs(seconds) < 0.001) {
     return "Same";
   }
   return (
     <span className={classes.difference}>
-      {formatDuration(Math.abs(seconds))} {seconds > 0 ? "slower" : "faster"}
+      This run took {formatDuration(Math.abs(seconds))} {seconds > 0 ? "longer" : "less"}
     </span>
   );
 }

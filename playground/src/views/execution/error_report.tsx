@@ -1,4 +1,4 @@
-/** Errors of an execution and of its steps, shown first. */
+/** Errors of an execution and of its steps, shown first. A step with the same error as the execution is only named. */
 
 import { Alert, Anchor, Text } from "@mantine/core";
 import { IconAlertOctagon } from "@tabler/icons-react";
@@ -42,6 +42,7 @@ export function ErrorReport({ execution: { id, status, error, cancelledBy }, ste
       {failed.map((step) => (
         <Fragment key={step.name}>
           <Text size="sm" component="div">
+            {step.error === error && "In step "}
             <Anchor
               renderRoot={(props) => (
                 <Link {...props} to="/events" search={{ executions: id, nodes: step.name, from: "beginning" }} />
@@ -51,8 +52,12 @@ export function ErrorReport({ execution: { id, status, error, cancelledBy }, ste
             >
               {step.name}
             </Anchor>
-            {": "}
-            <LongMessage text={step.error ?? ""} name="error" />
+            {step.error !== error && (
+              <>
+                {": "}
+                <LongMessage text={step.error ?? ""} name="error" />
+              </>
+            )}
             {step.attempt > 1 && ` (${step.attempt} attempts)`}
             {failuresInWords(step) !== null && ` (${failuresInWords(step)})`}
           </Text>

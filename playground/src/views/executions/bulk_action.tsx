@@ -26,6 +26,8 @@ export interface BatchOutcome extends BulkOutcome {
   complete: boolean;
   /** Whether an earlier request with the key changed some of them (default false). */
   repeated?: boolean;
+  /** Number of executions that the action would change and that were run again before (default 0). */
+  again?: number;
   /** Reruns of the executions (default: none). */
   started?: readonly Started[];
 }
@@ -42,6 +44,8 @@ interface Props {
   action: string;
   /** Text of the button that closes the dialog without the action (default Cancel). */
   keep?: string;
+  /** What the action does to an execution, in a word (default changed). */
+  done?: string;
   description: string;
   dangerous: boolean;
   withReason: boolean;
@@ -106,7 +110,7 @@ export function BulkAction({ target, narrow, capability, icon, verb, batchSize, 
     const startAgain = dryRun && isRepeated(outcomes) ? key.replace : undefined;
     const reruns = rerunsSearch(outcomes.flatMap(({ started = [] }) => started));
     const made = <RerunsLink search={reruns} onOpen={() => setOpened(false)} />;
-    return { ...total, open: ids.length - sent, error, startAgain, made };
+    return { ...total, open: ids.length - sent, error, startAgain, note: againInWords(outcomes), made };
   }
 
   return (
@@ -140,6 +144,12 @@ function RerunsLink({ search, onOpen }: { search: ExecutionsSearch | null; onOpe
       </TextLink>
     )
   );
+}
+
+/** Returns how many executions were run again before; undefined if none was. */
+function againInWords(outcomes: readonly BatchOutcome[]): string | undefined {
+  const count = outcomes.reduce((total, { again = 0 }) => total + again, 0);
+  return count === 0 ? undefined : `${formatNumber(count)} of them ${count === 1 ? "was" : "were"} run again before.`;
 }
 
 /** Returns whether an action would change nothing because earlier requests with its key did. */

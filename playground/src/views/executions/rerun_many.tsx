@@ -23,6 +23,7 @@ export function RerunMany({ target }: { target: Target }) {
       icon={<IconRepeat size={14} />}
       verb="Rerun"
       action="Rerun"
+      done="started"
       description="Each of these executions is started once more with its version, workload and pool, also if it has not ended."
       dangerous={false}
       withReason={false}
@@ -34,7 +35,7 @@ export function RerunMany({ target }: { target: Target }) {
 
 async function rerun(ids: string[], { dryRun }: BulkRequest, key: string): Promise<BatchOutcome> {
   const dedup = { key, windowSeconds: WINDOW_SECONDS };
-  const { data, errors } = await send(RerunExecutionsDocument, { input: { select: { ids }, dryRun, dedup } });
+  const { data, errors } = await send(RerunExecutionsDocument, { input: { select: { ids }, dryRun, dedup }, dryRun });
   if (!data.rerunExecutions) {
     throw ApiError.of(errors);
   }
@@ -49,6 +50,7 @@ function outcomeOf(payload: Payload, dryRun: boolean): BatchOutcome {
   return {
     items: results.map((result) => itemOf(result, dryRun)),
     complete,
+    again: results.filter(({ outcome, origin }) => outcome === "STARTED" && origin?.reruns?.nodes.length).length,
     started: results.flatMap(({ originId, execution }) => (execution ? [{ originId, ...execution }] : [])),
     repeated: results.some(({ outcome }) => outcome === "DUPLICATE"),
     unavailableShards,
@@ -67,7 +69,7 @@ function itemOf({ originId, origin, executionId, outcome, userErrors }: Payload[
       outcome === null ? (
         refusal
       ) : (
-        <Group gap={6} wrap="nowrap">
+        <Group gap={6}>
           {words}
           {executionId !== null && <IdLink kind="execution" id={executionId} />}
         </Group>

@@ -84,7 +84,7 @@ function Details({ subscription, children }: { subscription: Subscription; child
         </>
       }
     >
-      <TransitionResult transition={transition} />
+      <TransitionResult transition={transition} current={subscription.statusText} />
       {children}
       <SimpleGrid cols={{ base: 2, sm: 3, lg: 5 }} spacing="sm">
         <WorkFigures id={id} draining={status === "DRAINING"} />

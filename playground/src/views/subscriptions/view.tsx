@@ -35,6 +35,7 @@ export function SubscriptionsView() {
   const list = useApiPages(SubscriptionListDocument, { filter }, (data) => data.subscriptions);
   useLiveRefresh(SubscriptionChangesDocument, { filter }, LIVE_QUERIES);
   const activities = useActivities(list.nodes.map((subscription) => subscription.id));
+  const changed = list.nodes.find(({ id }) => id === transition.variables?.input.subscriptionId);
   const openDialog = (entry: string | undefined) =>
     void navigate({ search: (before) => ({ ...before, register: entry }), replace: register !== undefined });
 
@@ -59,7 +60,7 @@ export function SubscriptionsView() {
       }
     >
       <SubscriptionFilters />
-      <TransitionResult transition={transition} />
+      <TransitionResult transition={transition} current={changed?.statusText} />
       <PartialData unavailableShards={list.unavailableShards} errors={list.errors} />
       {list.query.error && <Failure error={list.query.error} retry={list.query.refetch} />}
       <Panel
