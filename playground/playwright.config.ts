@@ -13,8 +13,11 @@ const CHROMIUM_PATHS = [
   fileURLToPath(new URL("../.noetl-tools/chromium/chromium", import.meta.url)),
 ];
 
+/** Chromium without windows of its own, which take as much time as the pages. It can't show notifications. */
+const HEADLESS_SHELL = "/usr/bin/chromium-headless-shell";
+
 /** Returns the path of the installed browser. The runner never downloads one. */
-function chromium(): string {
+export function chromium(): string {
   const path = process.env.CHROMIUM_PATH ?? CHROMIUM_PATHS.find(existsSync);
   if (!path) {
     throw new Error("No Chromium found. Install chromium or Google Chrome, or set CHROMIUM_PATH to its executable.");
@@ -41,7 +44,7 @@ export default defineConfig({
     trace: { mode: "retain-on-failure", screenshots: false },
     screenshot: "only-on-failure",
     launchOptions: {
-      executablePath: chromium(),
+      executablePath: existsSync(HEADLESS_SHELL) && !process.env.CHROMIUM_PATH ? HEADLESS_SHELL : chromium(),
       args: [
         "--no-sandbox",
         "--disable-gpu",

@@ -1,9 +1,12 @@
 import type { BrowserContext, Page } from "@playwright/test";
 
+import config, { chromium } from "../playwright.config";
 import { execute, graphql } from "./api";
 import { Console, expect, test } from "./console";
 
 const MINUTE_MS = 60_000;
+
+test.use({ launchOptions: { ...config.use?.launchOptions, executablePath: chromium() } });
 
 /** Permits notifications, and keeps the titles of those that a page shows. While the page is `broken`, it can make none. */
 async function recordNotifications(context: BrowserContext): Promise<void> {

@@ -1,6 +1,7 @@
 /** Conditions on a time: a period that ends now, all before a time, or two times in the chosen zone. */
 
 import { Select, TextInput } from "@mantine/core";
+import { useState } from "react";
 
 import { useZone, type Zone } from "../../ui/clock";
 import filterClasses from "../../ui/filter_bar.module.css";
@@ -64,6 +65,12 @@ interface InputProps {
 
 function TimeInput({ label, value, onChange }: InputProps) {
   const zone = useZone();
+  const chosen = toInput(value, zone);
+  // The address follows a moment later. Until then, the field keeps what was entered.
+  const [entered, setEntered] = useState({ chosen, text: chosen });
+  if (entered.chosen !== chosen) {
+    setEntered({ chosen, text: chosen });
+  }
   return (
     <TextInput
       type="datetime-local"
@@ -71,8 +78,12 @@ function TimeInput({ label, value, onChange }: InputProps) {
       label={zone === "utc" ? `${label} (UTC)` : label}
       size="xs"
       className={filterClasses.field!}
-      value={toInput(value, zone)}
-      onChange={(event) => onChange(fromInput(event.currentTarget.value, zone))}
+      value={entered.text}
+      onChange={(event) => {
+        const text = event.currentTarget.value;
+        setEntered({ chosen, text });
+        onChange(fromInput(text, zone));
+      }}
     />
   );
 }
