@@ -63,6 +63,7 @@ async fn send(api: &Api, key: String) -> Result<(), Box<dyn Error>> {
         parent_execution_id: None,
         execution_pool: None,
         labels: None,
+        inherit_labels: None,
         tenant_id: None,
         organization_id: None,
         trace: None,
