@@ -1,7 +1,7 @@
 import type { Page } from "@playwright/test";
 
 import { expectAccessible, expectPartAccessible, NARROW, WIDE } from "./accessibility";
-import { execute, graphql, INBOX, report } from "./api";
+import { execute, graphql, idle, INBOX, register, report } from "./api";
 import { expect, test, type Console } from "./console";
 import { deadLetters } from "./dead_letters";
 import { activeInbox } from "./inbox";
@@ -125,20 +125,15 @@ test("menus, dialogs, errors and the navigation of a narrow screen have no issue
 
 /** Starts an execution that no worker takes, and reports a failed step of it. Returns its id. */
 async function withFailedStep(url: string): Promise<string> {
-  const { execute } = await graphql<{ execute: { executionId: string } }>(
-    url,
-    `mutation {
-      execute(input: { entry: { path: "samples/orders/process" }, executionPool: "no-worker" }) { executionId }
-    }`,
-  );
+  const id = await idle(url, "samples/orders/process");
   const meta = { command_id: "charge:1", attempt: 1 };
-  await report(url, execute.executionId, [
+  await report(url, id, [
     { type: "step.enter", nodeName: "charge", status: "ENTERED" },
     { type: "command.issued", nodeName: "charge", status: "PENDING", meta },
     { type: "command.started", nodeName: "charge", status: "STARTED", meta },
     { type: "command.failed", nodeName: "charge", status: "FAILED", error: "The payment service did not answer", meta },
   ]);
-  return execute.executionId;
+  return id;
 }
 
 /** Returns the id of the newest event of a new execution. */
@@ -156,11 +151,7 @@ async function twoVersions(url: string): Promise<string> {
   const path = `tests/difference/${crypto.randomUUID()}`;
   for (const description of ["first", "second"]) {
     const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata:\n  name: test\n  path: ${path}\n  description: ${description}\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
-    await graphql(
-      url,
-      `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
-      { content },
-    );
+    await register(url, content);
   }
   return path;
 }

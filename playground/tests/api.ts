@@ -33,6 +33,28 @@ export async function execute(url: string, token?: string): Promise<string> {
   return data.execute.execution.id;
 }
 
+/** Starts an execution of a path that no worker takes, so that its status changes only by the test. Returns its id. */
+export async function idle(url: string, path: string): Promise<string> {
+  const { execute: payload } = await graphql<{ execute: { executionId: string } }>(
+    url,
+    `mutation ($path: String!) { execute(input: { entry: { path: $path }, executionPool: "no-worker" }) { executionId } }`,
+    { path },
+  );
+  return payload.executionId;
+}
+
+/** Registers a version of a catalog entry. */
+export async function register(url: string, content: string): Promise<void> {
+  const { registerCatalogEntry } = await graphql<{ registerCatalogEntry: { userErrors: object[] } }>(
+    url,
+    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
+    { content },
+  );
+  if (registerCatalogEntry.userErrors.length > 0) {
+    throw new Error(`registerCatalogEntry: ${JSON.stringify(registerCatalogEntry.userErrors)}`);
+  }
+}
+
 /** Adds events to an execution, as a worker reports them. */
 export async function report(url: string, executionId: string, events: object[]): Promise<void> {
   const { reserveEventIds } = await graphql<{ reserveEventIds: { eventIds: string[] } }>(

@@ -1,12 +1,12 @@
 import type { Page } from "@playwright/test";
 
-import { graphql, report } from "./api";
+import { graphql, idle, register, report } from "./api";
 import { expect, test } from "./console";
 import { Task } from "./task";
 
 test("all that failed on a path in the last hour runs again in 5 clicks and keys", async ({ console, page }) => {
   const path = await freshPath(console.url);
-  const [first, second, pending] = [await start(console.url, path), await start(console.url, path), await start(console.url, path)];
+  const [first, second, pending] = [await idle(console.url, path), await idle(console.url, path), await idle(console.url, path)];
   for (const id of [first, second]) {
     await report(console.url, id, [{ type: "playbook.failed", status: "FAILED", error: "no answer" }]);
   }
@@ -38,7 +38,7 @@ test("all that failed on a path in the last hour runs again in 5 clicks and keys
 
 test("selected executions are run again and cancelled, and the result leads to the reruns, and back", async ({ console, page }) => {
   const path = await freshPath(console.url);
-  const [first, second, third] = [await start(console.url, path), await start(console.url, path), await start(console.url, path)];
+  const [first, second, third] = [await idle(console.url, path), await idle(console.url, path), await idle(console.url, path)];
   const dialog = page.getByRole("dialog");
   const close = () => dialog.getByRole("button", { name: "Close", exact: true }).last().click();
   const boxOf = (id: string) => page.getByRole("checkbox", { name: `Select ${path} ${id}` });
@@ -89,9 +89,9 @@ test("selected executions are run again and cancelled, and the result leads to t
 
 test("executions are found by the version of their path", async ({ console, page }) => {
   const path = await freshPath(console.url);
-  const first = await start(console.url, path);
-  await register(console.url, path, "changed");
-  const second = await start(console.url, path);
+  const first = await idle(console.url, path);
+  await registerVersion(console.url, path, "changed");
+  const second = await idle(console.url, path);
   await console.open(`/executions?path=${path}&version=1`, "Executions");
   await expect(rowOf(page, first)).toBeVisible();
   await expect(rowOf(page, second)).toHaveCount(0);
@@ -115,28 +115,13 @@ function rowOf(page: Page, id: string) {
 /** Registers a playbook with a new path, and returns the path. */
 async function freshPath(url: string): Promise<string> {
   const path = `tests/bulk/${crypto.randomUUID()}`;
-  await register(url, path, "test");
+  await registerVersion(url, path, "test");
   return path;
 }
 
-async function register(url: string, path: string, name: string): Promise<void> {
+async function registerVersion(url: string, path: string, name: string): Promise<void> {
   const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: ${name}, path: ${path} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
-  const { registerCatalogEntry } = await graphql<{ registerCatalogEntry: { userErrors: object[] } }>(
-    url,
-    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
-    { content },
-  );
-  expect(registerCatalogEntry.userErrors).toEqual([]);
-}
-
-/** Starts an execution that no worker takes, and returns its id. */
-async function start(url: string, path: string): Promise<string> {
-  const { execute } = await graphql<{ execute: { executionId: string } }>(
-    url,
-    `mutation ($path: String!) { execute(input: { entry: { path: $path }, executionPool: "no-worker" }) { executionId } }`,
-    { path },
-  );
-  return execute.executionId;
+  await register(url, content);
 }
 
 /** Returns the number of the executions of a path that failed in the last hour. */

@@ -1,4 +1,4 @@
-import { graphql } from "./api";
+import { register } from "./api";
 import { expect, test } from "./console";
 
 const PATH = "samples/orders/process";
@@ -59,7 +59,7 @@ test("a chosen version is run, with the defaults of its workload", async ({ cons
 });
 
 test("a form has the fields in the order of the document, says what is missing, and keeps each digit", async ({ console, page }) => {
-  const path = await register(console.url, '{ zone: eu, "10": a, "2": b, amount: 9007199254740993, customer: null, limits: {} }');
+  const path = await registerWorkload(console.url, '{ zone: eu, "10": a, "2": b, amount: 9007199254740993, customer: null, limits: {} }');
   await console.open(`/execute?path=${path}`, "Execute");
   const names = [/^zone/, /^10/, /^2/, /^amount/, /^customer/, /^limits/, /^Additional fields/];
   await expect(page.getByRole("region", { name: "Workload" }).locator("label")).toHaveText(names);
@@ -89,18 +89,14 @@ test("a form has the fields in the order of the document, says what is missing, 
 
 /** Registers two versions of a new path with different defaults, and returns the path. */
 async function twoVersions(url: string): Promise<string> {
-  const path = await register(url, "{ greeting: first }");
-  return register(url, "{ greeting: second }", path);
+  const path = await registerWorkload(url, "{ greeting: first }");
+  return registerWorkload(url, "{ greeting: second }", path);
 }
 
 /** Registers a version of a path, by default of a new one, with a workload, and returns the path. */
-async function register(url: string, workload: string, path = `tests/execute/${crypto.randomUUID()}`): Promise<string> {
+async function registerWorkload(url: string, workload: string, path = `tests/execute/${crypto.randomUUID()}`): Promise<string> {
   const head = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\n`;
   const content = `${head}workload: ${workload}\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
-  await graphql(
-    url,
-    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
-    { content },
-  );
+  await register(url, content);
   return path;
 }

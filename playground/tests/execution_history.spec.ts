@@ -1,7 +1,7 @@
 import type { Page } from "@playwright/test";
 
 import { expectAccessible } from "./accessibility";
-import { graphql } from "./api";
+import { graphql, idle, register, report } from "./api";
 import { expect, test } from "./console";
 
 const TITLE = "Executions of the last 24 hours";
@@ -136,39 +136,16 @@ async function setVisibility(page: Page, state: DocumentVisibilityState): Promis
 async function freshPath(url: string): Promise<string> {
   const path = `tests/history/${crypto.randomUUID()}`;
   const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
-  await graphql(
-    url,
-    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
-    { content },
-  );
+  await register(url, content);
   return path;
-}
-
-/** Starts an execution that no worker takes, and returns its id. */
-async function idle(url: string, path: string): Promise<string> {
-  const { execute } = await graphql<{ execute: { executionId: string } }>(
-    url,
-    `mutation ($path: String!) {
-      execute(input: { entry: { path: $path }, executionPool: "no-worker" }) { executionId }
-    }`,
-    { path },
-  );
-  return execute.executionId;
 }
 
 async function failed(url: string, path: string): Promise<string> {
   const executionId = await idle(url, path);
-  const { reserveEventIds } = await graphql<{ reserveEventIds: { eventIds: string[] } }>(
-    url,
-    `mutation { reserveEventIds(input: { count: 2 }) { eventIds } }`,
-  );
-  const events = [
+  await report(url, executionId, [
     { type: "command.started", nodeName: "start" },
     { type: "playbook.failed", status: "FAILED", error: "no answer" },
-  ];
-  await graphql(url, `mutation ($events: [EventInput!]!) { projectEvents(input: { events: $events }) { projected } }`, {
-    events: events.map((event, index) => ({ ...event, executionId, eventId: reserveEventIds.eventIds[index] })),
-  });
+  ]);
   return executionId;
 }
 

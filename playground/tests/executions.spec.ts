@@ -1,7 +1,7 @@
 import type { Page } from "@playwright/test";
 
 import { expectAccessible } from "./accessibility";
-import { graphql, report } from "./api";
+import { graphql, register, report } from "./api";
 import { expect, test } from "./console";
 
 const PATH = "samples/orders/process";
@@ -43,11 +43,7 @@ async function registerChain(url: string, names: readonly string[]): Promise<str
     return `  - step: ${name}\n    tool: { kind: noop }\n${arcs}`;
   });
   const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\nworkflow:\n${steps.join("")}`;
-  await graphql(
-    url,
-    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
-    { content },
-  );
+  await register(url, content);
   return path;
 }
 
@@ -208,11 +204,7 @@ test("a rerun by filter that lost a response or was stopped is continued, also b
 }) => {
   const path = `tests/rerun/${crypto.randomUUID()}`;
   const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
-  await graphql(
-    console.url,
-    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
-    { content },
-  );
+  await register(console.url, content);
   const parent = await idle(console.url);
   await children(console.url, parent, 401, path);
   const total = async () => {

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import type { Page } from "@playwright/test";
 
-import { execute, graphql, report } from "./api";
+import { execute, graphql, idle, report } from "./api";
 import { expect, test } from "./console";
 
 const PATH = "samples/orders/process";
@@ -78,11 +78,7 @@ for (const { path, title, name, header } of LISTS) {
 }
 
 test("all events of an execution are saved as JSON lines", async ({ console, page }) => {
-  const { execute: started } = await graphql<{ execute: { executionId: string } }>(
-    console.url,
-    `mutation { execute(input: { entry: { path: "${PATH}" }, executionPool: "no-worker" }) { executionId } }`,
-  );
-  const id = started.executionId;
+  const id = await idle(console.url, PATH);
   await report(console.url, id, Array.from({ length: 120 }, () => ({ type: "test.noted", nodeName: "start", context: { note: 1 } })));
   const { execution } = await graphql<{ execution: { eventCount: string } }>(
     console.url,

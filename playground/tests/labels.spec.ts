@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 
-import { graphql, INBOX, report, withoutInbox } from "./api";
+import { graphql, INBOX, register, report, withoutInbox } from "./api";
 import { expect, test } from "./console";
 import { activeInbox } from "./inbox";
 import { Task } from "./task";
@@ -27,12 +27,7 @@ async function orders(url: string): Promise<string> {
   const metadata = `{ name: test, path: ${path}, searchable: { order_id: "{{ workload.order.id }}" } }`;
   const head = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: ${metadata}\n`;
   const content = `${head}workflow:\n  - step: start\n    tool: { kind: noop }\n`;
-  const { registerCatalogEntry } = await graphql<{ registerCatalogEntry: { userErrors: object[] } }>(
-    url,
-    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
-    { content },
-  );
-  expect(registerCatalogEntry.userErrors).toEqual([]);
+  await register(url, content);
   return path;
 }
 

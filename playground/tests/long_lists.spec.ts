@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 
-import { graphql, report } from "./api";
+import { idle, register, report } from "./api";
 import { expect, test } from "./console";
 
 const SIZES = [
@@ -10,23 +10,12 @@ const SIZES = [
 const ERROR = "e".repeat(4_000);
 const ALL = "Show all 4,000 characters";
 
-const EXECUTE = `mutation ($path: String!) { execute(input: { entry: { path: $path }, executionPool: "no-worker" }) { executionId } }`;
-
-async function start(url: string, path: string): Promise<string> {
-  const { execute } = await graphql<{ execute: { executionId: string } }>(url, EXECUTE, { path });
-  return execute.executionId;
-}
-
 /** Registers a playbook with a path of 84 characters, and returns the path and an execution that failed with a long error. */
 async function failed(url: string): Promise<{ path: string; id: string }> {
   const path = `tests/${crypto.randomUUID()}/`.padEnd(84, "long-name");
   const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
-  await graphql(
-    url,
-    `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`,
-    { content },
-  );
-  const id = await start(url, path);
+  await register(url, content);
+  const id = await idle(url, path);
   const meta = { command_id: "start:1", attempt: 1 };
   await report(url, id, [
     { type: "step.enter", nodeName: "start", status: "ENTERED" },
@@ -133,7 +122,7 @@ test("a list of 10,000 executions is loaded by scrolling, and only the rows near
 });
 
 test("the list of executions goes to a time", async ({ console, page }) => {
-  const id = await start(console.url, "samples/orders/process");
+  const id = await idle(console.url, "samples/orders/process");
   await console.open("/executions", "Executions");
   const row = page.getByRole("table", { name: "Executions" }).getByRole("row").filter({ hasText: id });
   await expect(row).toBeVisible();

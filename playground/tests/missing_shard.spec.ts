@@ -1,7 +1,7 @@
 import { expect, test, type Locator, type Page } from "@playwright/test";
 
 import { expectAccessible } from "./accessibility";
-import { execute, graphql } from "./api";
+import { execute, graphql, register } from "./api";
 import { Console } from "./console";
 import { deadLetters } from "./dead_letters";
 import { Deployment } from "./deployment";
@@ -194,9 +194,7 @@ async function subscriptionOfNewPath(url: string): Promise<Placed> {
   const spec = "source: nats, mode: pull, activation: continuous, stream: samples, subject: samples.orders, consumer: none";
   const dispatch = "dispatch: { playbook: samples/orders/process, payload_from: message.json }";
   const content = `apiVersion: noetl.io/v2\nkind: Subscription\nmetadata: { name: test, path: ${path} }\nspec: { ${spec}, ${dispatch} }\n`;
-  await graphql(url, `mutation ($content: String!) { registerCatalogEntry(input: { content: $content }) { userErrors { message } } }`, {
-    content,
-  });
+  await register(url, content);
   const { registerSubscription } = await graphql<{ registerSubscription: { subscription: { shard: number } } }>(
     url,
     `mutation ($path: String!) { registerSubscription(input: { path: $path }) { subscription { shard } } }`,

@@ -10,6 +10,7 @@ import { send } from "../api/client";
 import type { ApiError, GraphqlError } from "../api/errors";
 import { useApiQuery } from "../api/hooks";
 import { useZone } from "../ui/clock";
+import { isExecutable } from "../views/catalog/entry";
 import {
   FindLabelledDocument,
   FindObjectDocument,
@@ -140,20 +141,16 @@ function textTargets(text: string, { dedupClaim, catalogEntries }: FindTextQuery
   const claimed = execution ? [executionTarget(execution, `Dedup key ${text} · `)] : [];
   const entries = (catalogEntries?.nodes ?? []).flatMap((entry) => [
     catalogTarget(entry, `${entry.kindText}, version ${entry.version}`),
-    ...(isExecutable(entry) ? [executionsTarget(entry.path)] : []),
+    ...(isExecutable(entry.kind) ? [executionsTarget(entry.path)] : []),
   ]);
   return [...claimed, ...entries, ...failureTargets(text, catalogEntries?.nodes ?? [])];
 }
 
 type FoundEntry = NonNullable<FindTextQuery["catalogEntries"]>["nodes"][number];
 
-function isExecutable({ kind }: FoundEntry): boolean {
-  return kind === "PLAYBOOK" || kind === "AGENT";
-}
-
 /** The last failures of the path that the text means: the path itself, or the only one that contains it. */
 function failureTargets(text: string, entries: readonly FoundEntry[]): Target[] {
-  const executable = entries.filter(isExecutable);
+  const executable = entries.filter(({ kind }) => isExecutable(kind));
   const meant = executable.find(({ path }) => path === text) ?? (executable.length === 1 ? executable[0] : undefined);
   if (!meant) {
     return [];

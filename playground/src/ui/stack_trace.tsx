@@ -8,6 +8,7 @@ import classes from "./stack_trace.module.css";
 
 /** Number of lines that are shown of a long one. */
 const FIRST = 5;
+/** Number of lines up to which all are shown. */
 const SHORT = 8;
 
 interface Props {

@@ -5,8 +5,7 @@ import { getRouteApi, useNavigate } from "@tanstack/react-router";
 
 import { pathLocation } from "../../app/path_links";
 import { PermittedButton } from "../../ui/permitted_button";
-import type { Entry } from "./entry";
-import { isExecutable } from "./kind_badge";
+import { isExecutable, type Entry } from "./entry";
 import { RetireButton } from "./retire_button";
 
 const route = getRouteApi("/catalog/$");

@@ -11,8 +11,7 @@ import { Failure, Loading, PartialData } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import { TextLink } from "../../ui/text_link";
 import { Time } from "../../ui/time";
-import type { Entry } from "./entry";
-import { isExecutable } from "./kind_badge";
+import { isExecutable, type Entry } from "./entry";
 import { CatalogUseDocument, type CatalogUseQuery } from "./operations.generated";
 import classes from "./entry_use.module.css";
 

@@ -9,12 +9,12 @@ import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { Time } from "../../ui/time";
 import { ViewPage } from "../../ui/view_page";
 import { ExecutionHistory } from "../execution_history/panel";
-import { keyOf, type Entry } from "./entry";
+import { isExecutable, keyOf, type Entry } from "./entry";
 import { EntryActions } from "./entry_actions";
 import { EntryContent } from "./entry_content";
 import { EntryFacts } from "./entry_facts";
 import { EntrySteps } from "./entry_steps";
-import { isExecutable, KindBadge } from "./kind_badge";
+import { KindBadge } from "./kind_badge";
 import { CatalogEntryViewDocument } from "./operations.generated";
 import { RegisterVersion } from "./register_version";
 import { RetiredBadge } from "./retired_badge";
@@ -52,7 +52,7 @@ export function EntryView() {
         <RegisterVersion entry={entry} />
       ) : (
         <>
-          {isExecutable(entry.kind) && <PathHistory key={path} path={path} />}
+          {isExecutable(entry.kind) && <ExecutionHistory key={path} path={path} />}
           {isExecutable(entry.kind) && <EntrySteps key={path} path={path} />}
           <div className={classes.columns}>
             <EntryContent entry={entry} />
@@ -62,15 +62,6 @@ export function EntryView() {
       )}
     </ViewPage>
   );
-}
-
-/** Executions of all versions of the path. */
-function PathHistory({ path }: { path: string }) {
-  const { period } = route.useSearch();
-  const navigate = route.useNavigate();
-  const choose = (chosen: string) =>
-    void navigate({ search: (before) => ({ ...before, period: chosen }), replace: true, resetScroll: false });
-  return <ExecutionHistory path={path} period={period} onPeriod={choose} />;
 }
 
 function Summary({ entry }: { entry: Entry }) {

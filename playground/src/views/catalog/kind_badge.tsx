@@ -9,8 +9,3 @@ const TONES: Partial<Record<CatalogKind, Tone>> = { PLAYBOOK: "good", AGENT: "go
 export function KindBadge({ kind, kindText }: { kind: CatalogKind; kindText: string }) {
   return <StatusBadge status={kindText} tone={TONES[kind] ?? "plain"} />;
 }
-
-/** Returns whether an entry of the kind can be executed. */
-export function isExecutable(kind: CatalogKind): boolean {
-  return kind === "PLAYBOOK" || kind === "AGENT";
-}

@@ -16,7 +16,7 @@ import { Ring } from "./ring";
 import { comesAgain, mark, rowOf, searchText, type EventRow, type Row, type StreamItem } from "./rows";
 import { hasStoredLog, StoredLog } from "./stored_log";
 
-export const CAPACITY = 100_000;
+const CAPACITY = 100_000;
 /** Number of stored events that are loaded at first, and with each request for earlier ones. */
 const FIRST_STORED = 1_000;
 const STORED_AT_ONCE = 5_000;

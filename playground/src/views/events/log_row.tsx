@@ -44,7 +44,7 @@ function EventButton({ row: { event }, selected, onSelect }: EventProps) {
         {formatClock(event.createdAt, zone)}
       </time>
       <span className={classes.type}>{event.type}</span>
-      <span className={classes.status}>{event.status !== null && <StatusBadge status={event.status} />}</span>
+      <span>{event.status !== null && <StatusBadge status={event.status} />}</span>
       <span className={classes.node}>{event.nodeName}</span>
       <span className={classes.execution}>{event.executionId}</span>
       <span className={classes.error}>{event.error}</span>

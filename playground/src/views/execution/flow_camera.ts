@@ -4,13 +4,16 @@ import type { StepState } from "./live_execution";
 
 /** Smallest scale at which the texts of the steps are readable. */
 export const READABLE = 0.75;
-const SIDE = 20;
+/** Spaces between the flow and its frame, in pixels. */
+export const SIDE = 20;
 const TOP = 20;
 /** Space for the buttons below the flow. */
 const BOTTOM = 52;
 /** Space for the map below the last row. */
 const MAP = 136;
 const MAX_HEIGHT = 520;
+/** The button that shows all of the flow leaves the same spaces. */
+export const FIT = { padding: { x: `${SIDE}px`, top: `${TOP}px`, bottom: `${BOTTOM}px` }, maxZoom: 1 } as const;
 const ACTIVE = new Set<StepState["status"]>(["ENTERED", "COMMAND_ISSUED", "COMMAND_CLAIMED", "COMMAND_STARTED"]);
 
 interface Size {

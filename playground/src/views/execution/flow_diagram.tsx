@@ -8,7 +8,7 @@ import "@xyflow/react/dist/base.css";
 import { useElementSize } from "@mantine/hooks";
 import { useMemo, useState } from "react";
 
-import { frameHeight, stepInQuestion } from "./flow_camera";
+import { FIT, frameHeight, SIDE, stepInQuestion } from "./flow_camera";
 import { graphOf, layoutOf, namesOf, type StepNode, type Workflow } from "./flow_graph";
 import { columnsIn } from "./flow_rows";
 import { FlowSearch, NOTHING_FOUND, type Found } from "./flow_search";
@@ -24,8 +24,6 @@ const NARROW = 640;
 const MANY = 200;
 /** Number of steps from which the flow has a search. */
 const SEARCHED = 12;
-const MARGIN = 40;
-const FIT = { padding: { x: "20px", top: "20px", bottom: "52px" }, maxZoom: 1 } as const;
 const MAP_SIZE = { width: 150, height: 110 };
 
 interface Props {
@@ -47,7 +45,7 @@ function Diagram({ workflow, states, selected, onSelect }: Props) {
   const { ref, width } = useElementSize();
   const [found, setFound] = useState(NOTHING_FOUND);
   const direction = width > 0 && width < NARROW ? "TB" : "LR";
-  const columns = columnsIn(width - MARGIN);
+  const columns = columnsIn(width - 2 * SIDE);
   const keys = JSON.stringify(namesOf(workflow, states));
   const names = useMemo(() => JSON.parse(keys) as string[], [keys]);
   const layout = useMemo(() => layoutOf(workflow, names, direction, columns), [workflow, names, direction, columns]);

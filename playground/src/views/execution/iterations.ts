@@ -1,5 +1,6 @@
 /** Iterations of a loop, from the events of its commands. */
 
+import { CALLED, COMPLETED, FAILED, STARTED } from "./command_events";
 import { compareIds } from "./event_ids";
 import type { StepState } from "./live_execution";
 import type { StepEventsQuery } from "./operations.generated";
@@ -20,10 +21,6 @@ export interface Iteration {
 }
 
 const ENTERED = ["step.enter", "step_enter", "step_started"];
-const STARTED = ["command.started", "action_started"];
-const COMPLETED = ["command.completed", "action_completed"];
-const FAILED = ["command.failed", "action_failed", "call.error"];
-const CALLED = ["call.done", "action_done"];
 
 /** Types of the events that a list of iterations needs. Results of calls can be large, so only failed ones are read. */
 export const ITERATION_TYPES = [...ENTERED, "command.issued", ...STARTED, ...COMPLETED, ...FAILED];

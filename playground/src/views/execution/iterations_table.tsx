@@ -10,11 +10,11 @@ import { RunDuration } from "../../ui/run_duration";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import { Duration } from "../../ui/time";
-import { compareIds } from "./event_ids";
+import { eventsUntil } from "./event_ids";
 import { FAILURE_STATUSES, ITERATION_TYPES, iterationsOf, type Iteration } from "./iterations";
 import { StepEventsDocument } from "./operations.generated";
 import { statusInWords } from "./step_words";
-import classes from "./steps_table.module.css";
+import { ErrorOf } from "./steps_table";
 
 const route = getRouteApi("/executions/$id");
 const REFRESH_MS = 5_000;
@@ -25,7 +25,7 @@ const columns = (moment: string | undefined): readonly Column<Iteration>[] => [
   { title: "Iteration", cell: ({ name }) => name },
   { title: "Status", cell: ({ status }) => <StatusBadge status={status} label={statusInWords(status)} /> },
   { title: "Duration", align: "right", cell: (iteration) => <Lasted iteration={iteration} moment={moment} /> },
-  { title: "Error", cell: ({ error }) => error !== null && <span className={classes.error}>{error}</span> },
+  { title: "Error", cell: ({ error }) => error !== null && <ErrorOf error={error} /> },
 ];
 
 interface Props {
@@ -47,8 +47,7 @@ export function IterationsTable({ step, running, moment }: Props) {
   if (!failures.query.data || !all.query.data) {
     return failure ?? <Loading />;
   }
-  const events = [...failures.nodes, ...all.nodes].filter(({ eventId }) => at === undefined || compareIds(eventId, at) <= 0);
-  const iterations = iterationsOf(events);
+  const iterations = iterationsOf(eventsUntil([...failures.nodes, ...all.nodes], at));
   const unread = [failures.query, all.query].filter(({ hasNextPage }) => hasNextPage);
   const pages = {
     hasNextPage: iterations.length > length || unread.length > 0,

@@ -6,7 +6,7 @@ interface WithId {
   eventId: string;
 }
 
-/** Returns the events of two lists in the order of their ids, each once and in this order. */
+/** Returns the events of two lists, each in the order of ids, as one list in this order with each event once. */
 export function merged<Event extends WithId>(known: readonly Event[], read: readonly Event[]): readonly Event[] {
   const ids = new Set(known.map(({ eventId }) => eventId));
   const unknown = read.filter(({ eventId }) => !ids.has(eventId));

@@ -12,7 +12,7 @@ import { eventAt, merged, overlap, type LoadedLog } from "./log_pages";
 import { ExecutionLogDocument, ExecutionLogStartDocument, type LogEventFragment } from "./operations.generated";
 
 /** Number of events that are loaded at first, and with each request for earlier ones. */
-export const EVENTS_AT_ONCE = 5_000;
+const EVENTS_AT_ONCE = 5_000;
 
 interface LogSnapshot extends Omit<LoadedLog<LogEventFragment>, "total"> {
   /** Whether the log has events before the loaded ones. */

@@ -5,7 +5,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useState, type FormEvent } from "react";
 
 import { useApiQuery } from "../../api/hooks";
-import { useZone } from "../../ui/clock";
+import { useZone, type Zone } from "../../ui/clock";
 import { formatTime } from "../../ui/format";
 import { PartialData } from "../../ui/states";
 import { groupsOf } from "./compare_choices";
@@ -72,7 +72,7 @@ function OfferedRuns({ execution: { id, path, startedAt }, compare, onChoose }: 
   );
 }
 
-function itemOf({ id, status, startedAt }: RunToCompareFragment, zone: Parameters<typeof formatTime>[1]) {
+function itemOf({ id, status, startedAt }: RunToCompareFragment, zone: Zone) {
   const started = startedAt === null ? "not started" : formatTime(startedAt, zone);
   return { value: id, label: `${status.toLowerCase()}, ${started}, ${id}` };
 }

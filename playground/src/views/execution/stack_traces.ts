@@ -3,8 +3,6 @@
  * which is in the result of the step.
  */
 
-import { compareIds } from "./event_ids";
-
 const MAX_DEPTH = 8;
 const NAMES = ["stack_trace", "stackTrace", "traceback", "stderr"];
 
@@ -15,7 +13,6 @@ interface FailedStep {
 }
 
 interface ReportedEvent {
-  eventId: string;
   nodeName: string | null;
   error: string | null;
   stackTrace: string | null;
@@ -23,11 +20,6 @@ interface ReportedEvent {
 
 /** Returns the stack trace of a step's error; null if none is known. */
 export type TraceOf = (step: FailedStep) => string | null;
-
-/** Returns the events of a list, in the order of their ids, up to a moment; undefined: all. */
-export function eventsUntil<Event extends ReportedEvent>(events: readonly Event[], at: string | undefined): readonly Event[] {
-  return at === undefined ? events : events.filter(({ eventId }) => compareIds(eventId, at) <= 0);
-}
 
 /** Returns the stack trace of a step's error; null if the step has no error, or no stack trace is known. */
 export function traceOfStep({ name, error, result }: FailedStep, events: readonly ReportedEvent[]): string | null {

@@ -5,12 +5,11 @@
  */
 
 import { ExactNumber } from "../../api/exact_json";
+import { CALLED, COMPLETED, FAILED, STARTED } from "./command_events";
 import type { StepState } from "./live_execution";
 import type { LogEventFragment } from "./operations.generated";
 
-const STARTED = new Set(["command.started", "action_started"]);
-const FAILED = new Set(["command.failed", "action_failed", "call.error"]);
-const ENDED = new Set(["command.completed", "action_completed", "call.done", "action_done", ...FAILED]);
+const ENDED = [...COMPLETED, ...CALLED, ...FAILED];
 
 /** A command of a step. Times are in milliseconds since 1970; null: not yet. */
 export interface Command {
@@ -74,9 +73,9 @@ function advanced(command: Command, type: string, at: number): Command {
   return {
     ...command,
     issued: Math.min(command.issued, at),
-    started: STARTED.has(type) ? at : command.started,
-    ended: ENDED.has(type) ? at : command.ended,
-    failed: command.failed || FAILED.has(type),
+    started: STARTED.includes(type) ? at : command.started,
+    ended: ENDED.includes(type) ? at : command.ended,
+    failed: command.failed || FAILED.includes(type),
   };
 }
 

@@ -16,6 +16,7 @@ import { ViewPage } from "../../ui/view_page";
 import { useAllSteps } from "./all_steps";
 import { CancelButton } from "./cancel_button";
 import { ErrorReport } from "./error_report";
+import { eventsUntil } from "./event_ids";
 import { HistorySlider } from "./history_slider";
 import { useExecution, type Execution } from "./live_execution";
 import { useLog } from "./log_reader";
@@ -23,7 +24,7 @@ import { useMoment } from "./moment";
 import { ExecutionDetailDocument } from "./operations.generated";
 import { Parts } from "./parts";
 import { RerunButton } from "./rerun_button";
-import { eventsUntil, traceOfError, traceOfStep, type TraceOf } from "./stack_traces";
+import { traceOfError, traceOfStep, type TraceOf } from "./stack_traces";
 import { Summary } from "./summary";
 import classes from "./view.module.css";
 

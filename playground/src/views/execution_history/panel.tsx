@@ -1,6 +1,10 @@
-/** Executions of the last hour, day or month as a chart, read each minute while the page is visible. */
+/**
+ * Executions of the last hour, day or month as a chart, read each minute while the page is visible. The period is in the address
+ * of the view (`period`).
+ */
 
 import { SegmentedControl } from "@mantine/core";
+import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { useApiQuery } from "../../api/hooks";
@@ -17,13 +21,14 @@ interface Props {
   path?: string;
   /** Whether the title names the path (default false). */
   named?: boolean;
-  /** Period in the address of the view. */
-  period: string | undefined;
-  onPeriod: (period: string) => void;
 }
 
-export function ExecutionHistory({ path, named = false, period: chosen, onPeriod }: Props) {
-  const period = periodOf(chosen);
+export function ExecutionHistory({ path, named = false }: Props) {
+  const search = useSearch({ strict: false });
+  const navigate = useNavigate();
+  const period = periodOf(search.period);
+  const choose = (chosen: string) =>
+    void navigate({ to: ".", search: (before) => ({ ...before, period: chosen }), replace: true, resetScroll: false });
   const variables = { interval: period.interval, ...useTimes(period), paths: path === undefined ? null : [path] };
   const query = useApiQuery(ExecutionHistoryDocument, variables, { every: EVERY_MS });
   const { error, refetch } = query;
@@ -45,7 +50,7 @@ export function ExecutionHistory({ path, named = false, period: chosen, onPeriod
           size="xs"
           aria-label="Period"
           value={period.value}
-          onChange={onPeriod}
+          onChange={choose}
           data={PERIODS.map(({ value, label }) => ({ value, label }))}
         />
       }

@@ -4,16 +4,15 @@ import { IconPlayerStop } from "@tabler/icons-react";
 
 import { send } from "../../api/client";
 import { ApiError } from "../../api/errors";
-import type { ExecutionFilter, ExecutionStatus } from "../../api/schema.generated";
+import type { ExecutionFilter } from "../../api/schema.generated";
 import type { BulkItem, BulkRequest } from "../../ui/bulk_action_dialog";
 import { BulkAction, type BatchOutcome } from "./bulk_action";
+import { OPEN } from "./filter";
 import { CancelExecutionsDocument, type CancelExecutionsMutation } from "./operations.generated";
 import type { Target } from "./target";
 
 /** Maximum number of executions in one request, which the server sets. */
 const BATCH_SIZE = 1_000;
-/** Statuses of executions that have not ended. */
-const OPEN: readonly ExecutionStatus[] = ["PENDING", "RUNNING", "UNKNOWN"];
 
 export function CancelMany({ target }: { target: Target }) {
   return (

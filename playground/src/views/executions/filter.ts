@@ -7,6 +7,9 @@ import type { ExecutionsSearch } from "./search";
 
 export const STATUSES: readonly ExecutionStatus[] = ["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "UNKNOWN"];
 
+/** Statuses of executions that have not ended. */
+export const OPEN: readonly ExecutionStatus[] = ["PENDING", "RUNNING", "UNKNOWN"];
+
 /** Explanation of the field for the version. */
 export const VERSION_HINT = "A version of the path that the field Path names in full.";
 

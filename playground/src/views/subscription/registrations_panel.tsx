@@ -13,7 +13,7 @@ import { SubscriptionRegistrationsDocument, type SubscriptionRegistrationsQuery 
 
 type Registration = NonNullable<SubscriptionRegistrationsQuery["subscriptions"]>["nodes"][number];
 
-export function RegistrationsPanel({ id, path }: Record<"id" | "path", string>) {
+export function RegistrationsPanel({ id, path }: { id: string; path: string }) {
   const list = useApiPages(SubscriptionRegistrationsDocument, { path }, (data) => data.subscriptions);
   const { error, refetch, hasNextPage } = list.query;
   // The server selects by the beginning of the path.

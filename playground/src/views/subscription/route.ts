@@ -4,11 +4,11 @@ import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 
 import { part } from "../../app/parts";
 import { rootRoute } from "../../app/root_route";
-import { subscriptionSearch } from "./search";
+import { searchOf } from "../../app/search";
 
 export const subscriptionRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/subscriptions/$id",
-  validateSearch: subscriptionSearch,
+  validateSearch: searchOf("period"),
   component: lazyRouteComponent(part(() => import("./view")), "SubscriptionView"),
 });

@@ -11,6 +11,7 @@ import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { Time } from "../../ui/time";
 import { ViewPage } from "../../ui/view_page";
+import { ExecutionHistory } from "../execution_history/panel";
 import { SubscriptionChangesDocument } from "../subscriptions/operations.generated";
 import { SubscriptionActions } from "../subscriptions/subscription_actions";
 import { SubscriptionStatusBadge } from "../subscriptions/subscription_table";
@@ -24,7 +25,6 @@ import {
   SubscriptionHistoryDocument,
   SubscriptionRegistrationsDocument,
 } from "./operations.generated";
-import { PlaybookHistory } from "./playbook_history";
 import { RegistrationsPanel } from "./registrations_panel";
 import { SettingsPanel } from "./settings_panel";
 import type { Subscription } from "./subscription";
@@ -89,7 +89,7 @@ function Details({ subscription, children }: { subscription: Subscription; child
       <SimpleGrid cols={{ base: 2, sm: 3, lg: 5 }} spacing="sm">
         <WorkFigures id={id} draining={status === "DRAINING"} />
       </SimpleGrid>
-      {playbook !== null && <PlaybookHistory path={playbook} />}
+      {playbook !== null && <ExecutionHistory path={playbook} named />}
       <div className={classes.panels}>
         <div className={classes.column}>
           <ExecutionsPanel id={id} />

@@ -4,12 +4,12 @@ import { useApiQuery } from "../../api/hooks";
 import type { ExecutionStatus } from "../../api/schema.generated";
 import { Figure } from "../../ui/figure";
 import { formatCount } from "../../ui/format";
+import { OPEN } from "../executions/filter";
 import { DUPLICATES, useActivities } from "../subscriptions/activity";
 import { SubscriptionWorkDocument, type SubscriptionWorkQuery } from "./operations.generated";
 
 const EVERY_MS = 5_000;
 const NOT_READ = "–";
-const OPEN: readonly ExecutionStatus[] = ["PENDING", "RUNNING"];
 const FAILED: readonly ExecutionStatus[] = ["FAILED"];
 
 interface Props {

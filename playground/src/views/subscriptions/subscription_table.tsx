@@ -105,7 +105,7 @@ function State({ subscription, activity }: Row) {
 function Executed({ activity }: { activity: Activity | undefined }) {
   const count = activity?.executions?.totalCount;
   return count ? (
-    <Link to="/executions" search={{ parent: activity.id }} className={classes.event!}>
+    <Link to="/executions" search={{ parent: activity.id }} className={classes.link!}>
       {formatCount(count)}
     </Link>
   ) : (
@@ -117,7 +117,7 @@ function Executed({ activity }: { activity: Activity | undefined }) {
 function Deduplicated({ activity }: { activity: Activity | undefined }) {
   const count = activity?.duplicates?.totalCount;
   return count ? (
-    <Link to="/events" search={{ executions: activity.id, types: DUPLICATES, from: "beginning" }} className={classes.event!}>
+    <Link to="/events" search={{ executions: activity.id, types: DUPLICATES, from: "beginning" }} className={classes.link!}>
       {formatCount(count)}
     </Link>
   ) : (
@@ -138,7 +138,7 @@ function LastEvent({ activity }: { activity: Activity | undefined }) {
   const search = { executions: activity.id, from: "beginning", event: event.id };
   return (
     <span>
-      <Link to="/events" search={search} className={classes.event!}>
+      <Link to="/events" search={search} className={classes.link!}>
         {event.type.replace(/^subscription\./, "")}
       </Link>{" "}
       <Text span size="xs" c="dimmed">
