@@ -81,24 +81,6 @@ async fn database_time(deployment: &Deployment) -> DateTime<Utc> {
     sqlx::query_scalar("SELECT now()").fetch_one(&mut *deployment.shard_session(0).await).await.unwrap()
 }
 
-/// Runs the housekeeping once, with these settings.
-async fn maintain(deployment: &Deployment, settings: &[(&str, &str)]) {
-    let output = deployment.command("maintain").envs(settings.iter().copied()).output().await.unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
-
-/// Runs the housekeeping until all minutes that are old enough are closed, and all late changes are counted.
-async fn close(deployment: &Deployment) {
-    let open = "SELECT (SELECT count(*) FROM noetl.execution_history_late) + count(*)
-                FROM noetl.execution_history_progress
-                WHERE closed_to IS NULL OR closed_to < now() - interval '10 minutes'";
-    eventually("the minutes are closed", async || {
-        maintain(deployment, &[]).await;
-        (deployment.sum_over_shards(open).await == 0).then_some(())
-    })
-    .await;
-}
-
 async fn history(server: &Server, variables: Value) -> Vec<Value> {
     let history = server.data(QUERY, variables).await["executionHistory"].take();
     assert_eq!(history["unavailableShards"], json!([]));
@@ -173,7 +155,7 @@ async fn buckets_equal_the_executions_before_and_after_they_are_closed_and_after
     let mut listed = inserted(&deployment, 120, now).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     assert_history(&server, &listed, now).await;
-    close(&deployment).await;
+    deployment.close_history(&[]).await;
     let stored = "SELECT sum(started)::bigint FROM noetl.execution_history WHERE span = 3600";
     assert!(deployment.sum_over_shards(stored).await > 200, "most executions are in closed hours");
     assert_history(&server, &listed, now).await;
@@ -208,7 +190,7 @@ async fn buckets_equal_the_executions_before_and_after_they_are_closed_and_after
     arrived.insert(&deployment).await;
     listed.push(arrived);
     assert_history(&server, &listed, now).await;
-    close(&deployment).await;
+    deployment.close_history(&[]).await;
     assert_history(&server, &listed, now).await;
     let another = deployment.replica_with(&[NO_RELAY]).await;
     assert_history(&another, &listed, now).await;
@@ -259,12 +241,12 @@ async fn a_minute_is_closed_when_the_transactions_of_its_time_have_ended() {
     run(&mut shard, plan).await;
     let closed = "SELECT count(*) FROM noetl.execution_history_progress WHERE closed_to > now()";
     for _ in 0..3 {
-        assert!(deployment.command("maintain").output().await.unwrap().status.success());
+        deployment.maintain(&[]).await;
         assert_eq!(deployment.sum_over_shards(closed).await, 0, "the transaction is in progress");
     }
     run(&mut late, "COMMIT").await;
     eventually("the minute is closed", async || {
-        assert!(deployment.command("maintain").output().await.unwrap().status.success());
+        deployment.maintain(&[]).await;
         (deployment.sum_over_shards(closed).await == 1).then_some(())
     })
     .await;
@@ -288,13 +270,13 @@ async fn the_history_is_computed_again_after_it_was_deleted() {
     );
     deployment.on_shard(0, &odd).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
-    close(&deployment).await;
+    deployment.close_history(&[]).await;
     let reset = "DELETE FROM noetl.execution_history; UPDATE noetl.execution_history_progress SET closed_to = NULL";
     for shard in 0..2 {
         deployment.on_shard(shard, reset).await;
     }
     assert_history(&server, &listed, now).await;
-    close(&deployment).await;
+    deployment.close_history(&[]).await;
     assert_history(&server, &listed, now).await;
     let last = json!({ "interval": "HOUR", "from": "9999-12-31T00:00:00Z", "to": "9999-12-31T01:00:00Z" });
     assert!(history(&server, last).await.iter().all(|bucket| bucket["started"] == 0));
@@ -333,23 +315,23 @@ async fn the_history_outlives_executions_that_the_retention_deletes() {
         deployment.on_shard(shard, "UPDATE noetl.execution_history_progress SET closed_to = NULL").await;
         tasks.push(session);
     }
-    maintain(&deployment, &RETENTION).await;
+    deployment.maintain(&RETENTION).await;
     assert_eq!(deployment.sum_over_shards(&old).await, count, "executions that are not counted stay");
     assert_history(&server, &listed, now).await;
     drop(tasks);
-    close(&deployment).await;
+    deployment.close_history(&[]).await;
     // A late change, which the retention must not lose.
     let changed = listed.iter_mut().find(|one| one.id < i64::MAX / 2 && one.path == Some("b")).unwrap();
     changed.path = Some("a");
     let late = format!("UPDATE noetl.execution SET path = 'a' WHERE execution_id = {}", changed.id);
     deployment.on_shard(changed.shard, &late).await;
     eventually("the executions are deleted", async || {
-        maintain(&deployment, &RETENTION).await;
+        deployment.maintain(&RETENTION).await;
         assert_history(&server, &listed, now).await;
         (deployment.sum_over_shards(&old).await == 1).then_some(())
     })
     .await;
-    close(&deployment).await;
+    deployment.close_history(&[]).await;
     assert_history(&server, &listed, now).await;
 }
 
@@ -358,7 +340,7 @@ async fn an_hour_is_not_computed_again_while_the_retention_makes_it_final() {
     let deployment = Deployment::start(1).await;
     let now = database_time(&deployment).await;
     let listed = inserted(&deployment, 40, now).await;
-    close(&deployment).await;
+    deployment.close_history(&[]).await;
     let mut retention = deployment.shard(0).await;
     // No minute is due, so that only the computation of a noted hour locks the progress.
     let note = "INSERT INTO noetl.execution_history_late (hour)
@@ -370,7 +352,7 @@ async fn an_hour_is_not_computed_again_while_the_retention_makes_it_final() {
                  DELETE FROM noetl.execution
                  WHERE greatest(start_time, end_time) < noetl.span_start(now() - interval '1 day', 3600)";
     run(&mut retention, purge).await;
-    let task = async { maintain(&deployment, &[]).await };
+    let task = async { deployment.maintain(&[]).await };
     let commit = async {
         let waits = "SELECT count(*) FROM pg_stat_activity
                      WHERE datname = current_database() AND wait_event_type = 'Lock'
@@ -379,7 +361,7 @@ async fn an_hour_is_not_computed_again_while_the_retention_makes_it_final() {
         run(&mut retention, "COMMIT").await;
     };
     tokio::join!(task, commit);
-    close(&deployment).await;
+    deployment.close_history(&[]).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     assert_history(&server, &listed, now).await;
 }
@@ -387,14 +369,14 @@ async fn an_hour_is_not_computed_again_while_the_retention_makes_it_final() {
 #[tokio::test]
 async fn a_run_computes_a_limited_number_of_hours_again() {
     let deployment = Deployment::start(1).await;
-    close(&deployment).await;
+    deployment.close_history(&[]).await;
     let note = "INSERT INTO noetl.execution_history_late (hour)
                 SELECT noetl.span_start(now(), 3600) - n * interval '1 hour' FROM generate_series(2, 61) AS n";
     deployment.on_shard(0, note).await;
-    maintain(&deployment, &[]).await;
+    deployment.maintain(&[]).await;
     let noted = deployment.sum_over_shards("SELECT count(*) FROM noetl.execution_history_late").await;
     assert!((12..60).contains(&noted), "a run has at most 48 steps: {noted}");
-    close(&deployment).await;
+    deployment.close_history(&[]).await;
 }
 
 /// Executions and rows of 20 days: 60 paths and tenants for each hour and each day.
@@ -422,7 +404,7 @@ const PLANTED: &str = "
 #[tokio::test]
 async fn a_read_is_along_an_index_and_counts_only_the_hours_with_late_changes() {
     let (deployment, mut log, _server) = deployment_with_plans().await;
-    close(&deployment).await;
+    deployment.close_history(&[]).await;
     let mut database = deployment.cluster().await;
     // No task changes the planted rows.
     run(&mut database, "SELECT pg_advisory_lock(hashtextextended('noetl.execution_history', 0))").await;

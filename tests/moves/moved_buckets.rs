@@ -211,24 +211,6 @@ async fn started(deployment: &Deployment, server: &Server) -> u64 {
     history["buckets"].as_array().unwrap().iter().map(|bucket| bucket["started"].as_u64().unwrap()).sum()
 }
 
-/// Runs the housekeeping once.
-async fn maintain(deployment: &Deployment) {
-    let output = deployment.command("maintain").envs(MAINTAIN).output().await.unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
-
-/// Runs the housekeeping until the history of all old hours is computed.
-async fn close_history(deployment: &Deployment) {
-    let open = "SELECT (SELECT count(*) FROM noetl.execution_history_late) + count(*)
-                FROM noetl.execution_history_progress
-                WHERE closed_to IS NULL OR closed_to < now() - interval '2 hours'";
-    eventually("the hours are closed", async || {
-        maintain(deployment).await;
-        (deployment.sum_over_shards(open).await == 0).then_some(())
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn the_history_is_the_same_in_each_state_of_a_move() {
     let deployment = Deployment::start(2).await;
@@ -243,7 +225,7 @@ async fn the_history_is_the_same_in_each_state_of_a_move() {
     );
     deployment.on_shard(0, &old).await;
     let all = u64::try_from(executions.len()).unwrap();
-    close_history(&deployment).await;
+    deployment.close_history(&MAINTAIN).await;
     assert_eq!(started(&deployment, &server).await, all, "before the move");
     // A row that is deleted when its hour is computed again.
     let mark = "INSERT INTO noetl.execution_history (span, at, tenant_id, organization_id, path, execution_pool, started,
@@ -261,7 +243,7 @@ async fn the_history_is_the_same_in_each_state_of_a_move() {
         assert_eq!(noted, 0, "{state:?}: hours of rows that are not counted");
         deployment.until_map_is_known().await;
         assert_eq!(started(&deployment, &server).await, all, "{state:?}, before a run");
-        close_history(&deployment).await;
+        deployment.close_history(&MAINTAIN).await;
         assert_eq!(started(&deployment, &server).await, all, "{state:?}, after a run");
         let kept = if matches!(state, State::Begun | State::Copied) { 2 } else { 0 };
         assert_eq!(deployment.sum_over_shards(marks).await, kept, "{state:?}: only a switch begins the rows again");
@@ -275,7 +257,7 @@ async fn a_run_that_began_before_a_move_counts_no_copied_rows() {
     let (_, executions) = with_executions(&server, EXECUTIONS).await;
     assert!(server.stop().await.success());
     age(&deployment).await;
-    close_history(&deployment).await;
+    deployment.close_history(&MAINTAIN).await;
     let moving = on_shard(&deployment, 0, &executions).await;
     deployment.on_shard(1, "UPDATE noetl.execution_history_progress SET closed_to = NULL").await;
     // A run has its map before it waits for this row.
@@ -290,7 +272,7 @@ async fn a_run_that_began_before_a_move_counts_no_copied_rows() {
         advance(&deployment, &moves, State::Copied).await;
         run(&mut holder, "COMMIT").await;
     };
-    tokio::join!(maintain(&deployment), copy);
+    tokio::join!(deployment.maintain(&MAINTAIN), copy);
     let closed = "SELECT count(*) FROM noetl.execution_history_progress WHERE closed_to > now() - interval '2 hours'";
     assert_eq!(deployment.sum_over_shards(closed).await, 2);
     let server = deployment.replica_with(&QUIET).await;

@@ -258,18 +258,7 @@ async fn hours_of_the_history_with_other_numbers_than_the_executions_are_compute
                   FROM generate_series(0, 3) AS n CROSS JOIN LATERAL (
                       SELECT noetl.span_start(now(), 86400) - interval '54 hours' + n * interval '2 hours' AS at) AS moment";
     deployment.on_shard(0, listed).await;
-    let close = async || {
-        let open = "SELECT (SELECT count(*) FROM noetl.execution_history_late) + count(*)
-                    FROM noetl.execution_history_progress
-                    WHERE closed_to IS NULL OR closed_to < now() - interval '10 minutes'";
-        eventually("the hours are computed", async || {
-            let output = deployment.command("maintain").output().await.unwrap();
-            assert!(output.status.success(), "{output:?}");
-            (deployment.sum_over_shards(open).await == 0).then_some(())
-        })
-        .await;
-    };
-    close().await;
+    deployment.close_history(&[]).await;
     // The first hour and its day, the minutes of the second one, the third one and its minutes, and the second day.
     assert_repaired(&deployment, [("history differs", 6)], async || {
         let causes = "UPDATE noetl.execution_history SET started = started + 1
@@ -284,7 +273,7 @@ async fn hours_of_the_history_with_other_numbers_than_the_executions_are_compute
         deployment.on_shard(0, causes).await;
     })
     .await;
-    close().await;
+    deployment.close_history(&[]).await;
     let numbers = "SELECT sum(started)::bigint + 100 * count(*) FILTER (WHERE path = 'b')
                           + 1000 * sum((SELECT sum(waits) FROM unnest(wait_counts) AS waits))::bigint
                    FROM noetl.execution_history";

@@ -124,7 +124,7 @@ pub async fn measure_labels(stage: &Stage, report: &mut Report, callers: usize) 
     ];
     let samples = in_turns(stage.pace, sides, async || ()).await;
     let comparison = Comparison {
-        part: "questions",
+        part: "triggers",
         work: "execute with two labels".to_owned(),
         unit: "calls/s",
         conditions: stage.conditions(callers),

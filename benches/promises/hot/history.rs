@@ -43,13 +43,10 @@ async fn computed(stage: &Stage) -> f64 {
     let reset = "DELETE FROM noetl.execution_history; DELETE FROM noetl.execution_history_late;
                  UPDATE noetl.execution_history_progress SET closed_to = NULL";
     stage.deployment.on_shard(0, reset).await;
-    let open = "SELECT (SELECT count(*) FROM noetl.execution_history_late) + count(*)
-                FROM noetl.execution_history_progress
-                WHERE closed_to IS NULL OR closed_to < now() - interval '10 minutes'";
     let begun = Instant::now();
-    while stage.deployment.sum_over_shards(open).await > 0 {
-        let output = stage.deployment.command("maintain").output().await.unwrap();
-        assert!(output.status.success() && begun.elapsed() < LONGEST, "{output:?}");
+    while stage.deployment.has_open_history().await {
+        stage.deployment.maintain(&[]).await;
+        assert!(begun.elapsed() < LONGEST, "the history is not computed after {LONGEST:?}");
     }
     let seconds = begun.elapsed().as_secs_f64();
     stage.deployment.on_shard(0, "VACUUM ANALYZE noetl.execution_history").await;

@@ -236,7 +236,7 @@ pub async fn measure_triggers(stage: &Stage, without: &Stage, report: &mut Repor
     let pace = Pace { time: stage.pace.time * LONGER, ..stage.pace };
     let samples = in_turns(pace, sides, async || ()).await;
     let comparison = Comparison {
-        part: "questions",
+        part: "triggers",
         work: "a whole message, with the history and the index of labels".to_owned(),
         unit: "messages/s",
         conditions: stage.conditions(IN_FLIGHT),

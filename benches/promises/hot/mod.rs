@@ -37,7 +37,7 @@ use processes::Processes;
 /// Connections of each pool, on both sides; the server's default.
 pub const CONNECTIONS: u32 = 16;
 /// The parts, in the order in which they run.
-pub const PARTS: [&str; 7] = ["execute", "batch", "project", "outbox", "lists", "message", "questions"];
+pub const PARTS: [&str; 7] = ["execute", "batch", "project", "outbox", "lists", "message", "triggers"];
 
 /// Settings of the Postgres servers, besides `fsync`.
 const POSTGRES: [(&str, &str); 7] = [
@@ -191,7 +191,7 @@ async fn hot_paths(report: &mut Report, pace: Pace, wanted: impl Fn(&str) -> boo
     if wanted("lists") {
         reads::measure_at(&stage, report, &[16]).await;
     }
-    if wanted("questions") {
+    if wanted("triggers") {
         execute::measure_labels(&stage, report, 64).await;
         message::measure_triggers(&stage, &Stage::new(&durable, 1, true, pace).await, report).await;
     }
@@ -210,7 +210,7 @@ async fn parts(stage: &Stage, report: &mut Report, wanted: impl Fn(&str) -> bool
     if wanted("execute") {
         execute::measure_at(stage, report, &[1, 16, 64, 256]).await;
     }
-    if wanted("questions") {
+    if wanted("triggers") {
         execute::measure_labels(stage, report, 16).await;
     }
     if wanted("batch") {

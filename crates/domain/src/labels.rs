@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Maximum number of labels of an execution.
+/// Maximum number of labels of an execution or a source subscription.
 pub const MAX_LABELS: usize = 20;
 /// Maximum length of a name in bytes.
 const MAX_NAME_BYTES: usize = 63;

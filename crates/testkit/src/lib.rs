@@ -18,6 +18,7 @@ mod database_rows;
 mod deployment;
 pub mod dumps;
 pub mod feed;
+mod history;
 pub mod levels;
 mod live;
 mod many_rows;

@@ -109,7 +109,7 @@ struct SubscriptionDispatch {
     batch_dispatch: bool,
     /// Maximum number of executions in one request (1 to 1000); null: the runtime decides.
     batch_max: Option<i32>,
-    /// Labels of the executions, ordered by name. A label of the request with the same name takes precedence.
+    /// Labels of the executions, ordered by name. `ExecuteInput` says which ones take precedence over them.
     labels: Vec<Label>,
 }
 

@@ -13,6 +13,7 @@ pub mod workflow;
 pub mod workload;
 
 use plain_json::AnyJson;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use field::{Field, InvalidField};
@@ -34,11 +35,9 @@ pub enum DocumentError {
 }
 
 impl Document {
-    /// Reads a text. As in NoETL, only `true` and `false` are booleans; `off` and `yes` are texts.
+    /// Reads a text.
     pub fn parse(text: &str) -> Result<Self, DocumentError> {
-        let options = serde_saphyr::options! { strict_booleans: true };
-        let AnyJson(value) = serde_saphyr::from_str_with_options(text, options)
-            .map_err(|error| DocumentError::Unreadable(error.to_string()))?;
+        let AnyJson(value) = read(text).map_err(|error| DocumentError::Unreadable(error.to_string()))?;
         if value.is_object() { Ok(Self(value)) } else { Err(DocumentError::NotAMap) }
     }
 
@@ -114,6 +113,11 @@ impl Document {
     fn metadata(&self, name: &str) -> Option<&Value> {
         self.0.get("metadata")?.get(name)
     }
+}
+
+/// Reads a text. As in NoETL, only `true` and `false` are booleans; `off` and `yes` are texts.
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
+    serde_saphyr::from_str_with_options(text, serde_saphyr::options! { strict_booleans: true })
 }
 
 #[cfg(test)]

@@ -73,9 +73,7 @@ pub fn written_fields<'a>(workload: &'a Value, text: &str) -> Vec<WorkloadField<
 
 /// Returns the names of the workload in a text; none if the text can't be read.
 fn written_names(text: &str) -> WrittenNames {
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let read = serde_saphyr::from_str_with_options::<WrittenDocument>(text, options);
-    read.map(|document| document.workload).unwrap_or_default()
+    super::read::<WrittenDocument>(text).map(|document| document.workload).unwrap_or_default()
 }
 
 /// The part of a document that has an order.

@@ -19,8 +19,8 @@ use noetl_domain::history::Interval;
 /// Time limit of a statement that compares rows.
 const TIME_LIMIT: &str = "SET statement_timeout = '5min'";
 
-/// Returns up to `limit` of the closed hours after an hour that have rows or executions, in order. Hours that are final have
-/// none to compare with.
+/// Returns up to `limit` of the closed hours after an hour that have rows or executions, in order. Final hours are left
+/// out, because their executions are deleted.
 #[tracing::instrument(level = "debug", name = "sql.check.history_hours", skip_all, fields(database = %pages.name()))]
 pub async fn hours(
     pages: &mut Pages<'_>,
@@ -78,12 +78,12 @@ pub async fn differing(
         let (mut found, mut days) = (Vec::new(), BTreeSet::new());
         for hour in hours {
             for interval in [Interval::Hour, Interval::Minute] {
-                if spans_differ(connection, view, interval.seconds(), *hour).await? == Some(true) {
+                if spans_differ(connection, view, interval.seconds(), *hour).await? {
                     found.push((*hour, interval));
                 }
             }
             let day = start(*hour, DAY);
-            if days.insert(day) && day_differs(connection, view, day).await? == Some(true) {
+            if days.insert(day) && day_differs(connection, view, day).await? {
                 found.push((*hour, Interval::Day));
             }
         }
@@ -92,13 +92,13 @@ pub async fn differing(
     work.await.map_err(|error: sqlx::Error| view.failed(error))
 }
 
-/// Compares the rows of a length in an hour. `Ok(None)`: they are not comparable.
+/// Returns whether the rows of a length in an hour differ; false if they are not comparable.
 async fn spans_differ(
     connection: &mut PgConnection,
     view: &View<'_>,
     span: i32,
     hour: DateTime<Utc>,
-) -> sqlx::Result<Option<bool>> {
+) -> sqlx::Result<bool> {
     let (buckets, counted) = (view.buckets(), view.counted());
     let differs = of_spans!(
         query_scalar!,
@@ -122,11 +122,11 @@ async fn spans_differ(
         buckets.as_slice(),
         MINUTES_KEPT.as_seconds_f64(),
     );
-    differs.fetch_optional(connection).await
+    Ok(differs.fetch_optional(connection).await? == Some(true))
 }
 
-/// Compares the rows of a day with those of its hours. `Ok(None)`: they are not comparable.
-async fn day_differs(connection: &mut PgConnection, view: &View<'_>, day: DateTime<Utc>) -> sqlx::Result<Option<bool>> {
+/// Returns whether the rows of a day differ from those of its hours; false if they are not comparable.
+async fn day_differs(connection: &mut PgConnection, view: &View<'_>, day: DateTime<Utc>) -> sqlx::Result<bool> {
     let buckets = view.buckets();
     let differs = of_day!(
         query_scalar!,
@@ -147,7 +147,7 @@ async fn day_differs(connection: &mut PgConnection, view: &View<'_>, day: DateTi
         buckets.as_slice(),
         DAYS_COUNTED,
     );
-    differs.fetch_optional(connection).await
+    Ok(differs.fetch_optional(connection).await? == Some(true))
 }
 
 /// Notes hours as late, so that reads count their executions until the task computes the rows again. An hour without a
