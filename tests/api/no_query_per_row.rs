@@ -6,13 +6,12 @@ use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-/// Number of measurements of a few rows, which are not cached. The largest count is that of fetches that end one after
-/// the other. Fetches that end together let the next level load in one statement what otherwise needs two.
-const TRIALS: i64 = 6;
-/// Maximum number of measurements of many rows, which end at the first one that background tasks don't increase.
-const MAX_TRIALS: i64 = 5;
 const SMALL: i64 = 2;
 const LARGE: i64 = 100;
+/// More statements than these are too many for the large list. The longer request has more statements of background tasks
+/// beside it, and loads two levels one after the other that the shorter one may load together. A statement for every second
+/// row adds 49.
+const ALLOWED: i64 = 20;
 
 const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filter: {pathPrefix: $prefix}) { nodes {
     id catalogEntry { path }
@@ -225,26 +224,16 @@ async fn costs(server: &Server, lists: &[List], prefix: &str, count: i64) -> Vec
     costs
 }
 
-/// Requires of lists of the same rows that many rows need no more statements than a few, which are measured first.
-/// `write` writes the rows of a trial, and returns their prefix.
-async fn compare(lists: &[List], server: &Server, mut write: impl AsyncFnMut(i64, i64) -> String) {
-    let mut allowed = vec![0; lists.len()];
-    for trial in 0..TRIALS {
-        let prefix = write(SMALL, trial).await;
-        let costs = costs(server, lists, &prefix, SMALL).await;
-        allowed = allowed.into_iter().zip(costs).map(|(allowed, cost)| cost.max(allowed)).collect();
+/// Compares the numbers of statements of a few rows and of many, for lists of the same rows. `write` writes as many rows,
+/// and returns their prefix.
+async fn compare(lists: &[List], server: &Server, mut write: impl AsyncFnMut(i64) -> String) {
+    let prefix = write(SMALL).await;
+    let small = costs(server, lists, &prefix, SMALL).await;
+    let prefix = write(LARGE).await;
+    let large = costs(server, lists, &prefix, LARGE).await;
+    for ((list, small), large) in lists.iter().zip(small).zip(large) {
+        assert!(large < small + ALLOWED, "{small} statements for {SMALL} rows, {large} for {LARGE}: {}", list.query);
     }
-    let mut above: Vec<(&str, i64, i64)> = Vec::new();
-    for trial in 0..MAX_TRIALS {
-        let prefix = write(LARGE, trial).await;
-        let costs = costs(server, lists, &prefix, LARGE).await;
-        let compared = lists.iter().zip(&allowed).zip(costs).map(|((list, allowed), cost)| (list.query, *allowed, cost));
-        above = compared.filter(|(_, allowed, cost)| cost > allowed).collect();
-        if above.is_empty() {
-            return;
-        }
-    }
-    panic!("statements for {SMALL} and for {LARGE} rows: {above:?}");
 }
 
 /// Writes events of executions and of source subscriptions, and outbox rows of executions, each with a log of its own.
@@ -268,7 +257,7 @@ async fn write_logs(seed: &mut Seed, prefix: &str, count: i64) {
 }
 
 #[tokio::test]
-async fn a_list_runs_no_more_statements_for_100_rows_than_for_2() {
+async fn a_list_runs_no_statement_for_each_row() {
     // One shard only: with several shards, the number of shards that a few rows use depends on their ids.
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
@@ -278,8 +267,8 @@ async fn a_list_runs_no_more_statements_for_100_rows_than_for_2() {
         List { query: RERUNS, lists: &["reruns"], objects: &[] },
         List { query: SUBSCRIPTIONS, lists: &["events", "executions"], objects: &["catalogEntry"] },
     ];
-    compare(&of_rows, &server, async |count, trial| {
-        let prefix = format!("run{count}-{trial}/");
+    compare(&of_rows, &server, async |count| {
+        let prefix = format!("run{count}/");
         seed.rows(&prefix, count).await;
         prefix
     })
@@ -288,15 +277,15 @@ async fn a_list_runs_no_more_statements_for_100_rows_than_for_2() {
         List { query: EVENTS, lists: &[], objects: &["catalogEntry", "owner"] },
         List { query: OUTBOX, lists: &[], objects: &["event", "execution"] },
     ];
-    compare(&of_logs, &server, async |count, trial| {
-        let prefix = format!("log{count}-{trial}/");
+    compare(&of_logs, &server, async |count| {
+        let prefix = format!("log{count}/");
         write_logs(&mut seed, &prefix, count).await;
         prefix
     })
     .await;
     let of_entries = [List { query: ENTRIES, lists: &["versions", "executions"], objects: &[] }];
-    compare(&of_entries, &server, async |count, trial| {
-        let prefix = format!("entry{count}-{trial}/");
+    compare(&of_entries, &server, async |count| {
+        let prefix = format!("entry{count}/");
         seed.entries(&prefix, count).await;
         prefix
     })
