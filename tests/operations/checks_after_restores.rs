@@ -12,7 +12,7 @@ use futures::future::join_all;
 use noetl_local::Postgres;
 use noetl_testkit::copies::{back_up, own_server, restore_back_up};
 use noetl_testkit::feed::Reader;
-use noetl_testkit::{Deployment, Server, eventually, sleep_in_scenario};
+use noetl_testkit::{Deployment, Server, eventually, repeated, sleep_in_scenario};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -88,7 +88,7 @@ async fn under_load(
             }
             let key = format!("m-{sender}-{n}");
             sent.note(&key, None);
-            let payload = server.execute(message(inbox, &key)).await;
+            let (payload, _) = repeated(async || server.execute(message(inbox, &key)).await).await;
             sent.note(&key, payload["executionId"].as_str().map(str::to_owned));
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -96,9 +96,10 @@ async fn under_load(
     let churn = async |n: usize| {
         let path = format!("busy/{n}");
         while !enough.load(Ordering::Relaxed) {
-            let id = server.register(&path).await["subscription"]["id"].as_str().unwrap().to_owned();
-            server.transition("activate", &id, None).await;
-            server.transition("deactivate", &id, None).await;
+            let (payload, _) = repeated(async || server.register(&path).await).await;
+            let id = payload["subscription"]["id"].as_str().unwrap_or_else(|| panic!("{payload}"));
+            server.transition("activate", id, None).await;
+            server.transition("deactivate", id, None).await;
         }
     };
     let backing_up = async {
@@ -197,16 +198,18 @@ async fn restored_in_order(order: [usize; 3], kills: [u64; 3]) {
     let responses = keys.chunks(50).map(async |keys| {
         let mut outcomes = Vec::new();
         for key in keys {
-            outcomes.push((key.clone(), server.execute(message(&inbox, key)).await));
+            let (payload, times) = repeated(async || server.execute(message(&inbox, key)).await).await;
+            outcomes.push((key.clone(), payload, times));
         }
         outcomes
     });
-    for (key, payload) in join_all(responses).await.into_iter().flatten() {
+    for (key, payload, times) in join_all(responses).await.into_iter().flatten() {
         let id: i64 = payload["executionId"].as_str().unwrap_or_else(|| panic!("{payload}")).parse().unwrap();
         if let Some(ids) = repaired.get(&key) {
             assert_eq!((&payload["outcome"], &vec![id]), (&json!("DUPLICATE"), ids), "{key}");
         } else {
-            assert_eq!(payload["outcome"], "STARTED", "{key}");
+            // A request that got an error from a busy server may have started the execution.
+            assert!(payload["outcome"] == "STARTED" || times > 1, "{key}: {payload}");
             assert!(!before.contains(&id), "the id {id} was issued twice");
         }
     }
@@ -219,7 +222,8 @@ async fn restored_in_order(order: [usize; 3], kills: [u64; 3]) {
     assert_eq!(deployment.sum_over_shards(twice).await, 0);
     for n in 0..PATHS {
         let path = format!("busy/{n}");
-        assert_eq!(server.register(&path).await["userErrors"], json!([]), "{path}");
+        let (payload, _) = repeated(async || server.register(&path).await).await;
+        assert_eq!(payload["userErrors"], json!([]), "{path}");
     }
     assert_one_live_per_path(&deployment).await;
     reader.reconnect(&server).await;

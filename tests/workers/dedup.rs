@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::future::join_all;
-use noetl_testkit::{Deployment, Server, eventually, execute_input, sleep_in_scenario};
+use noetl_testkit::{Deployment, Server, eventually, execute_input, repeated, sleep_in_scenario};
 use serde_json::{Value, json};
 
 const EXECUTIONS: &str = "SELECT count(*) FROM noetl.execution";
@@ -62,13 +62,23 @@ async fn a_hundred_concurrent_requests_with_one_key_start_one_execution() {
     let deployment = Deployment::start(2).await;
     let (one, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
     let other = deployment.replica().await;
-    let requests = (0..100).map(|n| [&one, &other][n % 2].execute(message(Some(&inbox), "m-1")));
-    let answers = join_all(requests).await;
-    let ids: HashSet<&str> = answers.iter().map(id).collect();
+    let execute = "mutation($input: ExecuteInput!) { execute(input: $input) {
+        executionId outcome userErrors { code message retryable } } }";
+    let request = async |n: usize| {
+        let variables = json!({ "input": execute_input(message(Some(&inbox), "m-1")) });
+        repeated(async || [&one, &other][n % 2].data(execute, variables.clone()).await["execute"].take()).await
+    };
+    let answers = join_all((0..100).map(request)).await;
+    let ids: HashSet<&str> = answers
+        .iter()
+        .map(|(answer, _)| answer["executionId"].as_str().unwrap_or_else(|| panic!("{answer}")))
+        .collect();
     assert_eq!(ids.len(), 1, "{ids:?}");
-    let started = answers.iter().filter(|answer| answer["outcome"] == "STARTED").count();
-    let duplicates = answers.iter().filter(|answer| answer["outcome"] == "DUPLICATE").count();
-    assert_eq!((started, duplicates), (1, 99));
+    let count = |outcome: &str| answers.iter().filter(|(answer, _)| answer["outcome"] == outcome).count();
+    let outcomes = (count("STARTED"), count("DUPLICATE"));
+    let sent: usize = answers.iter().map(|(_, times)| times).sum();
+    // The request that starts the execution may get an error from a busy server. Its repetition is a duplicate.
+    assert!(outcomes == (1, 99) || outcomes == (0, 100) && sent > 100, "{outcomes:?} of {sent} requests");
     assert_executions(&deployment, 1).await;
 
     let execution = ids.into_iter().next().unwrap();
@@ -82,12 +92,12 @@ async fn a_hundred_concurrent_requests_with_one_key_start_one_execution() {
         (accounted >= 99.0).then_some(noted)
     })
     .await;
-    assert!((1..=99).contains(&noted.len()), "{} noted", noted.len());
+    assert!(noted.len() < sent, "{} noted of {sent} requests", noted.len());
     for (context,) in noted {
         assert_eq!((&context["dedup_key"], &context["execution_id"]), (&json!("m-1"), &json!(execution)));
     }
-    let state = one.register("inbox").await["subscription"]["status"].clone();
-    assert_eq!(state, "REGISTERED", "an audit event is not a lifecycle event");
+    let (registered, _) = repeated(async || one.register("inbox").await).await;
+    assert_eq!(registered["subscription"]["status"], "REGISTERED", "an audit event is not a lifecycle event");
 }
 
 #[tokio::test]

@@ -10,17 +10,30 @@ use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
 use noetl_testkit::feed::run;
 use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
-use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually, own_postgres};
+use noetl_testkit::{Deployment, NOT_DURABLE, Server, WAIT_TIMEOUT, eventually, own_postgres};
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
 
-/// The server writes no WAL on its own, so a crash loses the ids of transactions that wrote nothing.
-const SETTINGS: [(&str, &str); 4] =
-    [("wal_level", "minimal"), ("max_wal_senders", "0"), ("autovacuum", "off"), ("wal_writer_delay", "10s")];
+/// Only commits and the WAL writer write WAL to the files, so a crash loses the ids of transactions that wrote nothing.
+/// Otherwise a checkpoint, the background writer, and a session that needs a buffer would write it before a changed page.
+const SETTINGS: [(&str, &str); 7] = [
+    ("wal_level", "minimal"),
+    ("max_wal_senders", "0"),
+    ("autovacuum", "off"),
+    ("checkpoint_timeout", "1d"),
+    ("bgwriter_lru_maxpages", "0"),
+    ("shared_buffers", "128MB"),
+    NOT_DURABLE,
+];
 
 async fn next_transaction(dsn: &str) -> Option<i64> {
     let query = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
     sqlx::query_scalar(query).fetch_one(&mut PgConnection::connect(dsn).await.ok()?).await.ok()
+}
+
+/// Returns the end of the WAL in the server's files, which survives the crash of a process.
+async fn written(session: &mut PgConnection) -> String {
+    sqlx::query_scalar("SELECT pg_current_wal_lsn()::text").fetch_one(session).await.unwrap()
 }
 
 async fn event_count(server: &Server, execution: i64) -> String {
@@ -39,19 +52,23 @@ async fn state_is_exact_after(crash: impl AsyncFnOnce(&mut Postgres, Pid, Pid)) 
     let id = server.start_execution().await;
     assert_eq!(event_count(&server, id).await, "1");
     assert!(server.stop().await.success());
+    // The commit of a statement that the server began would write the ids to the files.
+    deployment.until_sessions_ended(0).await;
     let dsn = &deployment.cluster_dsn;
     deployment.commit(id, id + 11..=id + 12).await;
 
     let mut session = PgConnection::connect(dsn).await.unwrap();
-    // On a slow machine it would write the ids to the disk before the crash.
+    // On a slow machine it would write the ids to the files before the crash.
     let writer = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'";
     let writer: i32 = sqlx::query_scalar(writer).fetch_one(&mut session).await.unwrap();
     kill(Pid::from_raw(writer), Signal::SIGSTOP).unwrap();
+    let kept = written(&mut session).await;
     let use_ids = "DO $$ BEGIN FOR n IN 1..500 LOOP PERFORM pg_current_xact_id(); ROLLBACK; END LOOP; END $$";
     run(&mut session, use_ids).await;
     let replica = Database::new(DatabaseName::Cluster, dsn.parse().unwrap(), 1);
     let read = snapshots::read(&replica, &Scope::Unrestricted, &[id], WAIT_TIMEOUT).await.unwrap();
     let before = next_transaction(dsn).await.unwrap();
+    assert_eq!(written(&mut session).await, kept, "the ids are in no file");
     let process: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut session).await.unwrap();
     crash(&mut postgres, Pid::from_raw(process), Pid::from_raw(writer)).await;
     // Until the postmaster has noticed the crash, it accepts connections.

@@ -76,6 +76,16 @@ impl Deployment {
     /// begin with `tables`. Waits until the sessions of the server's code have ended, because a session publishes its
     /// counts at its end.
     pub async fn entries_read(&self, shard: usize, tables: &str) -> i64 {
+        self.until_sessions_ended(shard).await;
+        let mut session = self.shard_session(shard).await;
+        let read = "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE starts_with(relname, $1))::bigint
+                         + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE starts_with(relname, $1))::bigint";
+        sqlx::query_scalar(read).bind(tables).fetch_one(&mut *session).await.unwrap()
+    }
+
+    /// Waits until the sessions of the server's code on a shard have ended. A statement may outlast the process that sent
+    /// it.
+    pub async fn until_sessions_ended(&self, shard: usize) {
         let mut session = self.shard_session(shard).await;
         let open = "SELECT EXISTS (SELECT FROM pg_stat_activity
                                    WHERE datname = current_database() AND application_name = 'noetl-graphql')";
@@ -84,9 +94,6 @@ impl Deployment {
             (!open).then_some(())
         })
         .await;
-        let read = "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE starts_with(relname, $1))::bigint
-                         + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE starts_with(relname, $1))::bigint";
-        sqlx::query_scalar(read).bind(tables).fetch_one(&mut *session).await.unwrap()
     }
 
     /// Returns the single value of a query on the cluster database.

@@ -86,6 +86,17 @@ impl Reader {
         self.items.clear();
     }
 
+    /// Reconnects as [`Self::reconnect`] does and reads until the `CaughtUp` item. Subscribes again while the broker is
+    /// unreachable, as the error asks for.
+    pub async fn reconnect_when_available(&mut self, server: &Server) {
+        eventually("the reader catches up again", async || {
+            self.reconnect(server).await;
+            while self.step_allowing_unavailable().await?["__typename"] != "CaughtUp" {}
+            Some(())
+        })
+        .await;
+    }
+
     /// Reconnects to an address and continues after the last cursor. Returns `false` if the connection fails.
     pub async fn try_reconnect(&mut self, url: &str) -> bool {
         let variables = json!({ "start": { "after": self.cursor }, "filter": self.filter });

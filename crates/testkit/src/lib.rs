@@ -57,6 +57,8 @@ pub use watched_check::Checked;
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 /// Time limit of every wait. A test that waits longer fails.
 pub const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -72,6 +74,19 @@ pub async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>
         assert!(waited < WAIT_TIMEOUT, "timed out while waiting for: {what}");
         tokio::time::sleep((waited / 20).clamp(Duration::from_millis(20), Duration::from_millis(100))).await;
     }
+}
+
+/// Sends a mutation as a client does: again while an error of its payload is retryable, as the errors of a busy database
+/// are. Such a mutation may have been carried out. Returns the last payload, and the number of times that it was sent.
+pub async fn repeated(mut mutation: impl AsyncFnMut() -> Value) -> (Value, usize) {
+    let mut times = 0;
+    let payload = eventually("the mutation is carried out or refused", async || {
+        times += 1;
+        let payload = mutation().await;
+        (payload["userErrors"][0]["retryable"] != true).then_some(payload)
+    })
+    .await;
+    (payload, times)
 }
 
 /// Returns the second value if the environment variable `NOETL_LONG_TESTS` is set, as `make soak` does, else the first one.
