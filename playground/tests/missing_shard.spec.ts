@@ -94,6 +94,7 @@ test("the overview names the shard once as a problem, and its counts are lower b
   await open(page, "/", "Overview");
   await expect(page.getByText("The database of shard 1 can't be reached.")).toBeVisible();
   await expect(page.getByText("No replica publishes the events of shard 1.")).toHaveCount(0);
+  await expect(page.getByText("Shard 1 can't be reached, so its speed is unknown.")).toBeVisible();
   await expect(page.getByRole("link", { name: /Executions started/ })).toContainText("≥");
   await expect(page.getByRole("link", { name: /Executions started/ })).toContainText("without shard 1");
   await expect(missing(page.getByRole("region", { name: "Executions of the last 24 hours" }))).toContainText("shard 1");

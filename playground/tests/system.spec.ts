@@ -6,6 +6,7 @@ test("the system names the health, leader, lease and epoch of each shard", async
   await expect(shards.getByRole("row")).toHaveCount(3);
   await expect(shards).toContainText("Available");
   await expect(shards).toContainText("2,520 (50.0 %)");
+  await expect(page.getByRole("region", { name: "Shards: databases" })).toContainText(/No shard is slow: |Shard \d is slow: /);
   const feeds = page.getByRole("table", { name: "Event feeds" });
   await expect(feeds.getByRole("row")).toHaveCount(3);
   await expect(feeds).toContainText("noetl_events_1");

@@ -50,14 +50,16 @@ export async function send<Data, Variables>(
 }
 
 /**
- * Posts a request and returns the body of the response. If the server refuses the token, the user can replace it. After a
- * sign-out the request is not sent again: the next user did not ask for it.
+ * Posts a request and returns the body of the response. `written` are headers that the user wrote in GraphiQL. If the server
+ * refuses the token, the user can replace it, unless the request has a written token. After a sign-out the request is not
+ * sent again: the next user did not ask for it.
  */
-export async function post(request: Request, signal?: AbortSignal, headers?: HeadersInit): Promise<Body> {
+export async function post(request: Request, signal?: AbortSignal, written?: HeadersInit): Promise<Body> {
   const { token, session } = signInState();
-  const response = await reach(request, signal ?? null, headers);
-  if (response.status === UNAUTHORIZED && (await replaceToken(token)) && signInState().session === session) {
-    return post(request, signal, headers);
+  const isOwnToken = !new Headers(written).has("authorization");
+  const response = await reach(request, signal ?? null, written);
+  if (response.status === UNAUTHORIZED && isOwnToken && (await replaceToken(token)) && signInState().session === session) {
+    return post(request, signal, written);
   }
   const text = await response.text();
   try {
@@ -67,16 +69,22 @@ export async function post(request: Request, signal?: AbortSignal, headers?: Hea
   }
 }
 
-async function reach(request: Request, signal: AbortSignal | null, headers?: HeadersInit): Promise<Response> {
+/** Returns the headers of a request. A written header replaces the console's, however its name is written. */
+function headersWith(written?: HeadersInit): Headers {
+  const headers = new Headers({
+    "content-type": "application/json",
+    accept: "application/graphql-response+json, application/json;q=0.9",
+    ...authorization(),
+  });
+  new Headers(written).forEach((value, name) => headers.set(name, value));
+  return headers;
+}
+
+async function reach(request: Request, signal: AbortSignal | null, written?: HeadersInit): Promise<Response> {
   try {
     return await fetch(ENDPOINT, {
       method: "POST",
-      headers: {
-        "content-type": "application/json",
-        accept: "application/graphql-response+json, application/json;q=0.9",
-        ...authorization(),
-        ...(headers as Record<string, string>),
-      },
+      headers: headersWith(written),
       body: JSON.stringify(request),
       signal,
     });

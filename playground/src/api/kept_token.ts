@@ -4,6 +4,9 @@
  * the session of a tab that does not run then: a discarded one, or one that shows another site.
  */
 
+/** Length of the stored number of sign-outs. */
+const DIGITS = 8;
+
 export class KeptToken {
   private readonly tokenKey: string;
   private readonly signOutsKey: string;
@@ -23,15 +26,25 @@ export class KeptToken {
     return Number.parseInt(this.ofBrowser.getItem(this.signOutsKey) ?? "", 10) || 0;
   }
 
-  /** Returns the token; null if the tab has none, or if the user signed out in any tab since it was kept. */
+  /** Returns the token; null if the tab has none. Forgets a token that was kept before a sign-out in any tab. */
   read(): string | null {
     const kept = this.ofTab.getItem(this.tokenKey);
     const current = `${this.session()} `;
-    return kept?.startsWith(current) ? kept.slice(current.length) : null;
+    if (kept?.startsWith(current)) {
+      return kept.slice(current.length);
+    }
+    this.forget();
+    return null;
   }
 
+  /** Keeps the token, unless a storage is full: then only the memory of the page has it. */
   keep(token: string): void {
-    this.ofTab.setItem(this.tokenKey, `${this.session()} ${token}`);
+    try {
+      this.reserveSignOut();
+      this.ofTab.setItem(this.tokenKey, `${this.session()} ${token}`);
+    } catch {
+      this.forget();
+    }
   }
 
   forget(): void {
@@ -40,6 +53,18 @@ export class KeptToken {
 
   /** Makes the kept tokens of all tabs invalid. */
   countSignOut(): void {
-    this.ofBrowser.setItem(this.signOutsKey, String(this.session() + 1));
+    this.writeSignOuts(this.session() + 1);
+  }
+
+  /** Takes the room of the number, so that a sign-out can be counted when other data has filled the storage. */
+  private reserveSignOut(): void {
+    if (this.ofBrowser.getItem(this.signOutsKey) === null) {
+      this.writeSignOuts(0);
+    }
+  }
+
+  /** Numbers of equal length can replace each other in a full storage. */
+  private writeSignOuts(signOuts: number): void {
+    this.ofBrowser.setItem(this.signOutsKey, String(signOuts).padStart(DIGITS, "0"));
   }
 }

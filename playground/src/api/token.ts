@@ -86,8 +86,11 @@ export function closeSignIn(token: string | null): void {
 
 /** Signs out in all tabs. */
 export function signOut(): void {
-  kept.countSignOut();
-  endSession();
+  try {
+    kept.countSignOut();
+  } finally {
+    endSession();
+  }
 }
 
 /** Waits until a refused token is replaced, and until the dialog is closed. */

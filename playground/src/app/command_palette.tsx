@@ -55,9 +55,9 @@ export default function CommandPalette({ requests }: { requests: number }) {
         {complete && targets.length === 0 && (
           <Spotlight.Empty>
             Nothing found. Labels of the newest executions were tried; write name=value to search all labels. Dedup keys
-            expire. A text of 4 or more characters without spaces was also tried as a key of the newest 20 source
-            subscriptions that are not deactivated. The key of another parent is found in the list of executions, with the
-            field Parent.
+            expire. A text of 4 or more characters with a digit and without spaces was also tried as a key of the newest 20
+            source subscriptions that are not deactivated. The key of another parent is found in the list of executions, with
+            the field Parent.
           </Spotlight.Empty>
         )}
       </Spotlight.ActionsList>

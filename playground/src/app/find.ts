@@ -47,24 +47,27 @@ const KEPT_MS = 60_000;
 /** Maximum number of labels that are tried with a value. */
 const MAX_LABEL_NAMES = 5;
 
-/** Returns what a text leads to. Requests are sent when the user stops typing. */
+/** Returns what a text leads to. Requests are sent when the user stops typing; those for messages if the others find nothing. */
 export function useFound(query: string): Found {
   const [settled] = useDebouncedValue(query, TYPING_MS);
   const zone = useZone();
   const { absent, ...object } = useObject(settled);
   // A text that is the id of an object means that object, so nothing else is searched then.
   const text = absent ? settled : "";
-  const searches = [useText(text), useMessages(text), useObjectsOfPath(text), useLabelsWithValue(text)];
-  const all = [object, ...searches];
-  const targets = [
+  const searches = [useText(text), useObjectsOfPath(text), useLabelsWithValue(text)];
+  const found = [
     ...writtenLabelTargets(query),
     ...versionTargets(query),
     ...timeTargets(query, zone),
     ...object.targets,
     ...viewTargets(query),
-    ...searches.flatMap((found) => found.targets),
-    ...(absent ? firstDigitsTargets(query) : []),
+    ...searches.flatMap(({ targets }) => targets),
   ];
+  const cheap = [object, ...searches];
+  const foundNothing = query === settled && found.length === 0 && !cheap.some(({ loading }) => loading);
+  const messages = useMessages(text, foundNothing);
+  const all = [...cheap, messages];
+  const targets = [...found, ...messages.targets, ...(absent ? firstDigitsTargets(query) : [])];
   return {
     targets: [...new Map(targets.map((target) => [target.key, target])).values()],
     loading: query !== settled || all.some(({ loading }) => loading),

@@ -1,5 +1,9 @@
-/** The executions of a dedup key that source subscriptions started. A key belongs to its parent, so each subscription is asked. */
+/**
+ * The executions of a dedup key that source subscriptions started. A key belongs to its parent, so each subscription is asked,
+ * with a request each. So this search comes last, and begins when the text has not changed for a while.
+ */
 
+import { useDebouncedValue } from "@mantine/hooks";
 import { useQueries, type UseQueryOptions } from "@tanstack/react-query";
 
 import { send, type Reply } from "../api/client";
@@ -8,17 +12,30 @@ import { useApiQuery } from "../api/hooks";
 import { FindMessageDocument, LiveSubscriptionsDocument, type FindMessageQuery } from "./command_palette.generated";
 import { executionTarget, NOTHING, type Found } from "./found";
 
-/** A text that is looked up as a key: without spaces, and too long for the beginning of a word. */
-const KEY = /^\S{4,256}$/;
+/**
+ * A text that is looked up as a key: without spaces, too long for the beginning of a word, and with a digit, which the keys of
+ * messages have and most words have not.
+ */
+const KEY = /^(?=.*\d)\S{4,256}$/;
+/** Time in milliseconds for which a text has not changed. It is longer than the pause of a slow typist between two keys. */
+const REST_MS = 500;
 
-/** Returns the executions whose dedup key is the text. The errors of one subscription do not hide what the others have. */
-export function useMessages(text: string): Found {
-  const enabled = KEY.test(text);
+/**
+ * Returns the executions whose dedup key is the text, if they are wanted. The errors of one subscription do not hide what the
+ * others have.
+ */
+export function useMessages(text: string, wanted: boolean): Found {
+  const [rested] = useDebouncedValue(text, REST_MS);
+  const isKey = wanted && KEY.test(text);
+  const enabled = isKey && rested === text;
   const { data, error, isFetching } = useApiQuery(LiveSubscriptionsDocument, {}, { enabled });
   const subscriptions = enabled ? (data?.data.subscriptions?.nodes ?? []) : [];
   const replies = useQueries({ queries: subscriptions.map(({ id }) => messageQuery(text, id)) });
-  if (!enabled) {
+  if (!isKey) {
     return NOTHING;
+  }
+  if (!enabled) {
+    return { ...NOTHING, loading: true };
   }
   const lists = [data?.data.subscriptions, ...replies.map((reply) => reply.data?.data.executions)];
   return {

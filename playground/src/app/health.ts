@@ -2,6 +2,7 @@
 
 import type { SystemStatus } from "../api/system_status";
 import { formatDuration, formatItems, formatNumber } from "../ui/format";
+import { MAX_LAG_SECONDS, MAX_OUTBOX_AGE_SECONDS } from "./slow_shards";
 
 export interface Warning {
   severity: "problem" | "attention";
@@ -11,9 +12,7 @@ export interface Warning {
   about: "shards" | "feeds" | "outbox" | "dead entries";
 }
 
-/** Limits above which a figure needs attention. */
-const MAX_LAG_SECONDS = 5;
-const MAX_OUTBOX_AGE_SECONDS = 60;
+/** Age of a transaction above which it needs attention, in seconds. */
 const MAX_TRANSACTION_SECONDS = 60;
 
 type FeedShard = SystemStatus["eventStream"]["shards"][number];

@@ -1,4 +1,4 @@
-/** Two runs of a path side by side: their steps, and the differences of their inputs and results. */
+/** Two runs of a path side by side: their steps and errors, and the differences of their inputs and results. */
 
 import { Stack, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
@@ -8,6 +8,7 @@ import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { useAllSteps } from "./all_steps";
 import { CompareDocuments } from "./compare_documents";
+import { CompareErrors } from "./compare_errors";
 import { CompareSteps } from "./compare_steps";
 import type { Execution } from "./live_execution";
 import { ExecutionDetailDocument } from "./operations.generated";
@@ -23,7 +24,7 @@ export function Compare({ execution }: { execution: Execution }) {
   return (
     <Stack gap="md">
       <OtherRun key={execution.id} execution={execution} compare={compare} missing={other === null} />
-      {!enabled && <Empty title="Choose another run">Its steps, inputs and results appear beside those of this run.</Empty>}
+      {!enabled && <Empty title="Choose another run">Its steps, errors, inputs and results appear beside those of this run.</Empty>}
       {enabled && error && <Failure error={error} retry={refetch} />}
       {enabled && !error && other === undefined && <Loading />}
       {enabled && other === null && <Empty title="There is no such run">Choose another run in the list, or check the id.</Empty>}
@@ -47,9 +48,14 @@ export function Compare({ execution }: { execution: Execution }) {
 function StepsOfBoth({ left, right }: { left: Execution; right: Execution }) {
   const { execution: complete, error } = useAllSteps(right);
   return (
-    <Panel title="Steps">
-      {error && <Failure error={error} />}
-      <CompareSteps left={left} right={complete} />
-    </Panel>
+    <>
+      <Panel title="Steps">
+        {error && <Failure error={error} />}
+        <CompareSteps left={left} right={complete} />
+      </Panel>
+      <Panel title="Errors">
+        <CompareErrors left={left} right={complete} />
+      </Panel>
+    </>
   );
 }

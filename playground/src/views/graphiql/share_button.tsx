@@ -13,8 +13,8 @@ export function ShareButton() {
   const variables = useGraphiQL((state) => state.variableEditor);
   const [outcome, setOutcome] = useState("");
   const share = async () => {
-    const link = linkTo(addressOf("/graphiql"), query?.getValue() ?? "", variables?.getValue() ?? "");
-    setOutcome(link === undefined ? "The query and its variables are too long for a link." : await copy(link));
+    const shared = linkTo(addressOf("/graphiql"), query?.getValue() ?? "", variables?.getValue() ?? "");
+    setOutcome("refusal" in shared ? shared.refusal : await copy(shared.link));
   };
   const forget = () => setOutcome("");
   return (

@@ -11,6 +11,7 @@ import { useEffect, useState } from "react";
 import { fetcher } from "./fetcher";
 import { OpenedDocument } from "./opened_document";
 import { ShareButton } from "./share_button";
+import { storageWithoutHeaders } from "./storage";
 import { DEFAULT_TABS, initialContent } from "./tabs";
 import { WrappedLines } from "./wrapped_lines";
 import classes from "./view.module.css";
@@ -24,7 +25,10 @@ const route = getRouteApi("/graphiql");
 export function GraphiqlView() {
   const search = route.useSearch();
   const scheme = useComputedColorScheme();
-  const [initial] = useState(() => initialContent(window.localStorage));
+  const [initial] = useState(() => ({
+    ...initialContent(window.localStorage),
+    storage: storageWithoutHeaders(window.localStorage),
+  }));
   useEffect(() => {
     document.title = "GraphiQL · NoETL";
   }, []);
@@ -38,6 +42,7 @@ export function GraphiqlView() {
         forcedTheme={scheme}
         customScalarSchemas={SCALARS}
         defaultEditorToolsVisibility="variables"
+        shouldPersistHeaders={false}
         {...initial}
       >
         <GraphiQL.Logo>

@@ -1,10 +1,9 @@
 /** Figures of the event feed and of the outbox. */
 
 import type { Sample, SystemStatus } from "../../api/system_status";
+import { MAX_LAG_SECONDS } from "../../app/slow_shards";
 import { Figure } from "../../ui/figure";
 import { formatDuration, formatItems, formatNumber, formatRate } from "../../ui/format";
-
-const LONG_LAG_SECONDS = 5;
 
 interface FeedProps {
   status: SystemStatus;
@@ -27,7 +26,7 @@ export function FeedFigures({ status, samples }: FeedProps) {
       <Figure
         name="Feed lag"
         value={lag === 0 ? "None" : formatDuration(lag)}
-        {...(lag > LONG_LAG_SECONDS && { tone: "waiting" as const })}
+        {...(lag > MAX_LAG_SECONDS && { tone: "waiting" as const })}
         explanation={waiting > 0 ? `${formatItems(waiting, "event")}, ${transactions(status)}` : transactions(status)}
         link={{ to: "/system", hash: "feeds" }}
       />

@@ -5,6 +5,7 @@ import { getRouteApi } from "@tanstack/react-router";
 
 import { SystemStatusDocument } from "../../api/system_status.generated";
 import { useSystemStatus } from "../../api/system_status";
+import { SlowShardsText } from "../../app/slow_shards_text";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Panel } from "../../ui/panel";
 import { RateChart } from "../../ui/rate_chart";
@@ -69,6 +70,7 @@ export function OverviewView() {
             </TextLink>
           }
         >
+          <SlowShardsText status={status} />
           <ShardTable status={status} />
         </Panel>
       )}

@@ -3,10 +3,9 @@
 import { SimpleGrid } from "@mantine/core";
 
 import type { SystemStatus } from "../../api/system_status";
+import { MAX_LAG_SECONDS } from "../../app/slow_shards";
 import { Figure } from "../../ui/figure";
 import { formatDuration, formatLatency, formatNumber } from "../../ui/format";
-
-const LONG_LAG_SECONDS = 5;
 
 export function SystemFigures({ status }: { status: SystemStatus }) {
   const { shards, eventStream, outbox } = status;
@@ -47,7 +46,7 @@ export function SystemFigures({ status }: { status: SystemStatus }) {
         name="Feed lag"
         value={lag === 0 ? "None" : formatDuration(lag)}
         explanation="oldest unpublished event"
-        {...(lag > LONG_LAG_SECONDS && { tone: "waiting" as const })}
+        {...(lag > MAX_LAG_SECONDS && { tone: "waiting" as const })}
         link={{ to: "/system", hash: "feeds" }}
       />
       <Figure

@@ -5,6 +5,7 @@ import { Group, SimpleGrid } from "@mantine/core";
 import { useApiQuery } from "../../api/hooks";
 import { SystemStatusDocument } from "../../api/system_status.generated";
 import { useSystemStatus } from "../../api/system_status";
+import { SlowShardsText } from "../../app/slow_shards_text";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Failure, Loading, PartialData } from "../../ui/states";
 import { Time } from "../../ui/time";
@@ -40,6 +41,7 @@ export function SystemView() {
       {status && (
         <>
           <ScrolledPanel id="shards" title="Shards: databases">
+            <SlowShardsText status={status} />
             <ShardTable status={status} />
           </ScrolledPanel>
           <ScrolledPanel id="feeds" title="Event feeds: leaders, leases and epochs">
