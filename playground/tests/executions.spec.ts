@@ -471,6 +471,8 @@ test("the last event of a long execution is in the slider, the timeline and the 
   await expect(page).toHaveURL(/at=\d+/);
   await history.getByRole("button", { name: "Later event" }).click({ clickCount: 12 });
   await expect(place).toContainText("Event 13 of 5,505: load.11 of load");
+  // Only the events around the place were read, not those up to the newest ones.
+  await expect(page.getByText("The newest 5,000 of 5,505 events are loaded.")).toBeVisible();
   await page.reload();
   await expect(place).toContainText("Event 13 of 5,505: load.11 of load");
   await history.getByRole("button", { name: "Newest" }).click();
@@ -589,7 +591,10 @@ test("a long flow is wrapped, is opened at its failed step, and finds steps by n
   await expectAccessible(page, "long-flow", '[role="tabpanel"]');
 });
 
-test("a loop lists its failed iterations first, and a step of 0 ms has a mark in the timeline", async ({ console, page }) => {
+test("a loop lists its failed iterations first, a step of 0 ms has a mark in the timeline, and a part of this can be chosen", async ({
+  console,
+  page,
+}) => {
   const id = await idle(console.url);
   const createdAt = new Date().toISOString();
   const instant = ["step.enter", "step.exit"].map((type) => ({ type, nodeName: "check", status: "COMPLETED", createdAt }));
@@ -609,9 +614,29 @@ test("a loop lists its failed iterations first, and a step of 0 ms has a mark in
   await expect(rows).toHaveCount(41);
 
   await page.getByRole("tab", { name: "Timeline" }).click();
-  const mark = page.getByRole("region", { name: "Timeline of the steps" }).getByTitle("check, 0 ms");
+  const timeline = page.getByRole("region", { name: "Timeline of the steps" });
+  const mark = timeline.getByTitle("check, 0 ms");
   await expect(mark).toBeVisible();
   expect((await mark.boundingBox())?.width).toBeGreaterThan(8);
+
+  const shown = page.getByRole("status", { name: "Shown time" });
+  const start = timeline.getByText("Start", { exact: true });
+  await start.hover();
+  const { x, width } = (await timeline.boundingBox())!;
+  const [from, to, y] = [x + width * 0.6, x + width * 0.9, (await start.boundingBox())!.y + 5];
+  await page.mouse.move(from, y);
+  await page.mouse.down();
+  await page.mouse.move(to, y);
+  await page.mouse.up();
+  await expect(shown).toHaveText(/^[\d:.]+ to [\d:.]+ \(/);
+  await expect(page).toHaveURL(/range=\d+-\d+/);
+  await expect(mark).toHaveCount(0);
+  await timeline.press("0");
+  await expect(shown).toHaveText("Whole time");
+  await expect(mark).toBeVisible();
+  await timeline.press("+");
+  await page.getByRole("button", { name: "Whole time" }).click();
+  await expect(page).not.toHaveURL(/range=/);
 });
 
 test("an execution is cancelled with a reason", async ({ console, page }) => {

@@ -22,6 +22,18 @@ test("a view opens its document, with its indentation, in a tab of GraphiQL", as
   await console.graphiql.stop();
 });
 
+test("numbers in variables and in results keep all their digits", async ({ console, page }) => {
+  const query = "mutation ($input: ExecuteInput!) { execute(input: $input) { execution { workload } } }";
+  const variables = `{
+    // Comments, and commas at the end, are allowed.
+    "input": { "entry": { "path": "samples/orders/process" }, "executionPool": "no-worker", "workload": { "amount": 9007199254740993, } },
+  }`;
+  await console.graphiql.open(`/graphiql?${new URLSearchParams({ query, variables }).toString()}`);
+  await expect(page.getByRole("region", { name: "Variables" })).toContainText("9007199254740993");
+  await console.graphiql.run();
+  await console.graphiql.expectAnswer('"amount": 9007199254740993');
+});
+
 test("a returning visitor keeps their tabs", async ({ console, page }) => {
   await console.graphiql.open();
   await console.graphiql.tab("Overview").click();

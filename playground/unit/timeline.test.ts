@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { ExactNumber } from "../src/api/exact_json";
 import type { StepState } from "../src/views/execution/live_execution";
 import type { LogEventFragment } from "../src/views/execution/operations.generated";
-import { barsOf, share } from "../src/views/execution/timeline";
+import { barsOf, share, wholeTime } from "../src/views/execution/timeline";
 
 const START = Date.parse("2026-03-01T09:30:00Z");
 
@@ -58,6 +58,13 @@ test("steps that were entered have bars in their order, from the first command o
     ["first", START + 2_000, START + 7_000],
     ["second", START + 7_000, null],
   ]);
+});
+
+test("the whole time has the bars of workers whose clocks differ, and grows while the execution runs", () => {
+  const bars = barsOf([step("early", 0, 2), step("late", 5, null)], [event("early", "command.issued", -1, "a")]);
+  const whole = (endedAt: string | null, now: number) => wholeTime(bars, at(0), endedAt, START + now * 1_000);
+  expect(whole(null, 9)).toEqual({ from: START - 1_000, to: START + 9_000 });
+  expect(whole(at(4), 9)).toEqual({ from: START - 1_000, to: START + 5_000 });
 });
 
 test("a place in the timeline is between 0 and 100 percent", () => {

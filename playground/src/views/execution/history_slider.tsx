@@ -8,7 +8,7 @@ import { useEffect, useRef, useState } from "react";
 import { useZone } from "../../ui/clock";
 import { formatClock, formatNumber } from "../../ui/format";
 import { Failure } from "../../ui/states";
-import { eventAt, placeOf } from "./log_pages";
+import { eventAt, placedBy, placeOf, type PlacedEvent } from "./log_pages";
 import type { Log } from "./log_reader";
 import type { LogEventFragment } from "./operations.generated";
 import classes from "./history_slider.module.css";
@@ -20,11 +20,12 @@ interface Props {
   /** Id of the chosen event; undefined: the newest state. */
   at: string | undefined;
   /** The chosen event and its place in the log, counted from 0, as the server knows them; null until it does. */
-  chosen: { event: LogEventFragment; place: number } | null;
+  chosen: PlacedEvent<LogEventFragment> | null;
   onChange: (at: string | undefined) => void;
 }
 
-export function HistorySlider({ log, at, chosen, onChange }: Props) {
+export function HistorySlider({ log: read, at, chosen, onChange }: Props) {
+  const log = { ...read, part: placedBy(read.part, chosen) };
   const last = log.total - 1;
   const place = at === undefined ? last : (placeOf(log, at) ?? (chosen?.event.eventId === at ? chosen.place : -1));
   const [dragged, setDragged] = useState<number | null>(null);
@@ -33,7 +34,7 @@ export function HistorySlider({ log, at, chosen, onChange }: Props) {
   const moves = useRef(0);
   useEffect(() => () => void (moves.current += 1), []);
   const settle = useDebouncedCallback(async (target: number, move: number) => {
-    const event = eventAt(log, target) ?? (await log.loadPlace(target));
+    const event = eventAt(log, target) ?? (await log.loadPlace(target, chosen));
     if (move !== moves.current) {
       return;
     }

@@ -25,29 +25,55 @@ export function overlap(known: readonly WithId[], read: readonly WithId[]): bool
   return known.some(({ eventId }) => ids.has(eventId));
 }
 
-/** The loaded parts of a log: its first events and its newest ones. */
+/** Events of a log without a gap, in the order of their ids. */
+export interface LogPart<Event> {
+  /** Place of the first of them in the log, counted from 0. */
+  place: number;
+  events: readonly Event[];
+}
+
+/** An event and its place in the log, counted from 0. */
+export interface PlacedEvent<Event> {
+  event: Event;
+  place: number;
+}
+
+/** The loaded parts of a log: its first events, its newest ones, and the ones around a place that was chosen. */
 export interface LoadedLog<Event extends WithId> {
   /** The newest events without a gap, in the order of their ids. */
   events: readonly Event[];
   /** The first events, in the order of their ids. */
   start: readonly Event[];
+  /** Events around the place between these two that was chosen last; null: none was. */
+  part: LogPart<Event> | null;
   /** Number of events in the log. */
   total: number;
 }
 
 /** Returns the event at a place of the log, counted from 0; undefined if it is not loaded. */
-export function eventAt<Event extends WithId>({ events, start, total }: LoadedLog<Event>, place: number): Event | undefined {
+export function eventAt<Event extends WithId>(log: LoadedLog<Event>, place: number): Event | undefined {
+  const { events, start, part, total } = log;
   const before = total - events.length;
-  return place < before ? start[place] : events[place - before];
+  return place < before ? (start[place] ?? part?.events[place - part.place]) : events[place - before];
 }
 
 /** Returns the place of a loaded event in the log, counted from 0; undefined if it is not loaded. */
-export function placeOf<Event extends WithId>({ events, start, total }: LoadedLog<Event>, id: string): number | undefined {
+export function placeOf<Event extends WithId>({ events, start, part, total }: LoadedLog<Event>, id: string): number | undefined {
   const among = (list: readonly Event[]) => list.findIndex(({ eventId }) => eventId === id);
   const place = among(events);
   if (place >= 0) {
     return total - events.length + place;
   }
   const early = among(start);
-  return early >= 0 ? early : undefined;
+  if (early >= 0 || part === null) {
+    return early >= 0 ? early : undefined;
+  }
+  const between = among(part.events);
+  return between >= 0 ? part.place + between : undefined;
+}
+
+/** Returns a part at its place according to one event whose place is known. Without this event, it stays as it is. */
+export function placedBy<Part extends LogPart<WithId> | null>(part: Part, known: PlacedEvent<WithId> | null): Part {
+  const index = part?.events.findIndex(({ eventId }) => eventId === known?.event.eventId) ?? -1;
+  return part && known && index >= 0 ? { ...part, place: known.place - index } : part;
 }

@@ -1,18 +1,22 @@
 /**
  * Reads the log of an execution backwards from its end, and its new events whenever the execution has more of them. A long
  * log is read on demand: the newest 5,000 events are loaded first, and earlier ones when a part of the view asks for them.
- * While the log grows, the earliest events are dropped, so that at most 5,000 more than these are kept.
+ * For an event far before these, only the events around it are read. While the log grows, the earliest events are dropped,
+ * so that at most 5,000 more than these are kept.
  */
 
 import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 
 import { send } from "../../api/client";
 import { toApiError, type ApiError } from "../../api/errors";
-import { eventAt, merged, overlap, type LoadedLog } from "./log_pages";
+import { eventAt, merged, overlap, placedBy, type LoadedLog, type PlacedEvent } from "./log_pages";
+import { readPart } from "./log_part";
 import { ExecutionLogDocument, ExecutionLogStartDocument, type LogEventFragment } from "./operations.generated";
 
 /** Number of events that are loaded at first, and with each request for earlier ones. */
 const EVENTS_AT_ONCE = 5_000;
+/** Number of events before the loaded ones up to which all events back to a place are read. */
+const NEAR = 200;
 
 interface LogSnapshot extends Omit<LoadedLog<LogEventFragment>, "total"> {
   /** Whether the log has events before the loaded ones. */
@@ -28,11 +32,15 @@ export interface Log extends LogSnapshot, LoadedLog<LogEventFragment> {
   /** Reads again after an error. */
   retry: () => void;
   loadEarlier: () => void;
-  /** Loads the log back to a place, counted from 0, and returns its event; undefined if there is none. */
-  loadPlace: (place: number) => Promise<LogEventFragment | undefined>;
+  /**
+   * Loads the event at a place, counted from 0, with those around it, and returns it. If it is far before the loaded
+   * events, the event can be near the place, unless the place of an event around it is known. Undefined: it could not be
+   * read, or another place was asked for since.
+   */
+  loadPlace: (place: number, known: PlacedEvent<LogEventFragment> | null) => Promise<LogEventFragment | undefined>;
 }
 
-const EMPTY: LogSnapshot = { events: [], start: [], earlier: false, read: false, reading: false, error: undefined };
+const EMPTY: LogSnapshot = { events: [], start: [], part: null, earlier: false, read: false, reading: false, error: undefined };
 
 /** Returns the log of an execution with this number of events. A changed number makes it read on. */
 export function useLog(id: string, eventCount: string | null): Log {
@@ -73,6 +81,8 @@ class LogReader {
   /** Number of expected events with which the whole log was read again. */
   private readAgainFor = 0;
   private running: Promise<void> | null = null;
+  /** Ends the search for a place. */
+  private search = new AbortController();
   private again = false;
   private readonly listeners = new Set<() => void>();
 
@@ -103,15 +113,50 @@ class LogReader {
     return this.running;
   }
 
+  readonly loadPlace: Log["loadPlace"] = async (place, known) => {
+    this.search.abort();
+    const before = totalOf(this.shown, this.expected) - this.shown.events.length;
+    return before - place <= NEAR ? this.loadBackTo(place) : this.loadAround(place, known, before);
+  };
+
   /** Loads the log back to a place. While a log grows, its places move away from its end, so more may have to be read. */
-  readonly loadPlace = async (place: number): Promise<LogEventFragment | undefined> => {
+  private async loadBackTo(place: number): Promise<LogEventFragment | undefined> {
     const total = () => totalOf(this.shown, this.expected);
     const isMissing = () => this.shown.earlier && total() - this.shown.events.length > place;
     do {
       await this.load(total() - place);
     } while (isMissing() && !this.shown.error && this.isWatched());
     return eventAt({ ...this.shown, total: total() }, place);
-  };
+  }
+
+  /** Loads the events around a place before the loaded ones, of which the first one is at the place `before`. */
+  private async loadAround(
+    place: number,
+    known: PlacedEvent<LogEventFragment> | null,
+    before: number,
+  ): Promise<LogEventFragment | undefined> {
+    this.search = new AbortController();
+    const { signal } = this.search;
+    const timeOf = (event: LogEventFragment | undefined) => Date.parse(event?.createdAt ?? "");
+    const { start, events } = this.shown;
+    const end = { place: before, time: timeOf(events[0]) };
+    this.show({ reading: true });
+    try {
+      const read = await readPart(this.id, place, timeOf(start[0] ?? events[0]), end, signal);
+      const part = placedBy(read, known);
+      this.show({ part, error: undefined });
+      return part?.events[place - part.place] ?? read?.events[place - read.place];
+    } catch (fault) {
+      if (!signal.aborted) {
+        this.show({ error: toApiError(fault) });
+      }
+      return undefined;
+    } finally {
+      if (this.search.signal === signal) {
+        this.show({ reading: this.running !== null });
+      }
+    }
+  }
 
   /** Returns whether a view still shows the log. */
   private isWatched(): boolean {

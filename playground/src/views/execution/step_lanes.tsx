@@ -1,24 +1,33 @@
-/** The bar of one step, and in it the bars of its commands. */
+/** The bar of one step, and in it the bars of its commands, as far as they are in the shown time. */
 
 import { Text } from "@mantine/core";
 
 import { formatDuration } from "../../ui/format";
-import { share, type Command, type Span, type StepBars } from "./timeline";
+import { isWithin, share, type Command, type Span, type StepBars } from "./timeline";
 import classes from "./timeline_view.module.css";
 
 const MAX_LANES = 12;
 
-export function StepLanes({ bar, span }: { bar: StepBars; span: Span }) {
-  const end = bar.ended ?? span.to;
-  const hidden = bar.lanes.length - MAX_LANES;
+interface Props {
+  bar: StepBars;
+  span: Span;
+  /** End of what has not ended. */
+  until: number;
+}
+
+export function StepLanes({ bar, span, until }: Props) {
+  const end = bar.ended ?? until;
+  const isShown = ({ issued, ended }: Command) => isWithin(issued, ended ?? until, span);
+  const lanes = bar.lanes.map((lane) => lane.filter(isShown)).filter((lane) => lane.length > 0);
+  const hidden = lanes.length - MAX_LANES;
   return (
     <div className={classes.lanes}>
-      <StepBar name={bar.step.name} from={bar.entered} to={end} span={span} />
-      {bar.lanes.length === 0 && <div className={classes.lane} />}
-      {bar.lanes.slice(0, MAX_LANES).map((lane, number) => (
+      {isWithin(bar.entered, end, span) && <StepBar name={bar.step.name} from={bar.entered} to={end} span={span} />}
+      {lanes.length === 0 && <div className={classes.lane} />}
+      {lanes.slice(0, MAX_LANES).map((lane, number) => (
         <div key={number} className={classes.lane}>
           {lane.map((command, index) => (
-            <CommandBar key={index} command={command} span={span} />
+            <CommandBar key={index} command={command} span={span} until={until} />
           ))}
         </div>
       ))}
@@ -41,21 +50,23 @@ function StepBar({ name, from, to, span }: { name: string; from: number; to: num
   );
 }
 
-function CommandBar({ command, span }: { command: Command; span: Span }) {
+function CommandBar({ command, span, until }: { command: Command; span: Span; until: number }) {
   const { issued, started, ended, failed } = command;
   const begun = started ?? ended;
   const attempt = command.attempt !== null && command.attempt > 1 ? `, attempt ${command.attempt}` : "";
-  const end = ended ?? span.to;
+  const end = ended ?? until;
   const kind = failed ? "failed" : ended === null ? "running" : "done";
   return (
     <>
-      <div
-        className={classes.bar}
-        data-kind="waiting"
-        style={place(issued, begun ?? span.to, span)}
-        title={`Waited ${lasted(issued, begun ?? span.to)}${attempt}`}
-      />
-      {begun !== null && (
+      {isWithin(issued, begun ?? until, span) && (
+        <div
+          className={classes.bar}
+          data-kind="waiting"
+          style={place(issued, begun ?? until, span)}
+          title={`Waited ${lasted(issued, begun ?? until)}${attempt}`}
+        />
+      )}
+      {begun !== null && isWithin(begun, end, span) && (
         <div
           className={classes.bar}
           data-kind={kind}

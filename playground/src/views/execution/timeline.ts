@@ -27,7 +27,7 @@ export interface StepBars {
   lanes: Command[][];
 }
 
-/** Time that a timeline shows, in milliseconds since 1970. */
+/** A time from its beginning to its end, in milliseconds since 1970. */
 export interface Span {
   from: number;
   to: number;
@@ -36,6 +36,18 @@ export interface Span {
 /** Returns the place of a time in percent of the span. */
 export function share(time: number, { from, to }: Span): number {
   return Math.min(100, Math.max(0, ((time - from) / (to - from)) * 100));
+}
+
+/** Returns whether a part of the time from `from` to `to` is in the span. */
+export function isWithin(from: number, to: number, span: Span): boolean {
+  return to >= span.from && from <= span.to;
+}
+
+/** Returns the time from the start to the end of an execution, to `now` if it runs, with all bars: clocks can differ. */
+export function wholeTime(bars: readonly StepBars[], startedAt: string, endedAt: string | null, now: number): Span {
+  const from = Math.min(Date.parse(startedAt), ...bars.map(({ entered }) => entered));
+  const last = endedAt === null ? now : Date.parse(endedAt);
+  return { from, to: Math.max(last, from + 1, ...bars.map(({ entered, ended }) => ended ?? entered)) };
 }
 
 /** Returns the bars of the steps that were entered, in their order. */

@@ -19,6 +19,7 @@ import { ErrorReport } from "./error_report";
 import { eventsUntil } from "./event_ids";
 import { HistorySlider } from "./history_slider";
 import { useExecution, type Execution } from "./live_execution";
+import { merged } from "./log_pages";
 import { useLog } from "./log_reader";
 import { useMoment } from "./moment";
 import { ExecutionDetailDocument } from "./operations.generated";
@@ -101,7 +102,10 @@ function Content({ execution: newest }: { execution: Execution }) {
   const { execution: shown, error: earlierStepsError } = useAllSteps(state, at);
   const error = momentError ?? stepsError ?? earlierStepsError;
   const moment = at === undefined ? undefined : event?.createdAt;
-  const events = useMemo(() => eventsUntil(log.events, at), [log.events, at]);
+  const events = useMemo(
+    () => eventsUntil(merged(log.events, log.part?.events ?? []), at),
+    [log.events, log.part, at],
+  );
   const traceOf: TraceOf = (step) => traceOfStep(step, events);
   const choose = (chosen: string | undefined) =>
     void navigate({ search: (before) => ({ ...before, at: chosen }), replace: true, resetScroll: false });

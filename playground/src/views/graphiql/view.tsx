@@ -6,13 +6,14 @@ import "graphiql/style.css";
 import { useComputedColorScheme } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { GraphiQL, HISTORY_PLUGIN } from "graphiql";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 
-import { fetcher } from "./fetcher";
+import { fetcherOf } from "./fetcher";
 import { OpenedDocument } from "./opened_document";
 import { ShareButton } from "./share_button";
 import { storageWithoutHeaders } from "./storage";
 import { DEFAULT_TABS, initialContent } from "./tabs";
+import { VariablesText } from "./variables_text";
 import { WrappedLines } from "./wrapped_lines";
 import classes from "./view.module.css";
 
@@ -29,6 +30,8 @@ export function GraphiqlView() {
     ...initialContent(window.localStorage),
     storage: storageWithoutHeaders(window.localStorage),
   }));
+  const variablesText = useRef(() => "");
+  const [fetcher] = useState(() => fetcherOf(() => variablesText.current()));
   useEffect(() => {
     document.title = "GraphiQL · NoETL";
   }, []);
@@ -59,6 +62,7 @@ export function GraphiqlView() {
           )}
         </GraphiQL.Toolbar>
         <WrappedLines />
+        <VariablesText reader={variablesText} />
         {search.query !== undefined && <OpenedDocument query={search.query} variables={search.variables} />}
       </GraphiQL>
     </div>
