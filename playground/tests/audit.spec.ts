@@ -68,8 +68,12 @@ test("a cancellation is listed with its caller and its reason, and the execution
   );
   const title = await openOverview(page);
   await openAudit(page);
-  const row = rowOf(page, cancelled);
+  const row = rowOf(page, cancelled).filter({ hasText: "Cancelled" });
   await expect(row).toHaveCount(1);
+  const rerun = rowOf(page, rerunExecution.executionId);
+  for (const text of ["runtime", "Rerun", PATH, cancelled]) {
+    await expect(rerun).toContainText(text);
+  }
   for (const text of ["ann", "Cancelled", PATH, "Wrong price"]) {
     await expect(row).toContainText(text);
   }
@@ -85,7 +89,7 @@ test("a cancellation is listed with its caller and its reason, and the execution
   await expect(page.getByRole("definition").filter({ hasText: rerunExecution.executionId })).toContainText("by runtime");
 });
 
-test("the server filters the actions, and starts are listed only if they are chosen", async ({ page }) => {
+test("the server filters the actions, and starts that are no reruns are listed only if they are chosen", async ({ page }) => {
   const first = await idle();
   const { rerunExecution } = await graphql<{ rerunExecution: { executionId: string } }>(
     controlPlane.url,
@@ -99,6 +103,12 @@ test("the server filters the actions, and starts are listed only if they are cho
   const table = page.getByRole("table", { name: "Actions" });
   await expect(table.getByRole("cell", { name: "Activated", exact: true }).first()).toBeVisible();
   await expect(table.getByRole("cell", { name: "Started", exact: true })).toHaveCount(0);
+
+  await page.getByRole("combobox", { name: "Action" }).click();
+  await page.getByRole("option", { name: "Rerun", exact: true }).click();
+  await expect(page).toHaveURL(/action=rerun/);
+  await expect(rowOf(page, rerunExecution.executionId).getByRole("link", { name: first })).toBeVisible();
+  await expect(table.getByRole("cell", { name: "Activated", exact: true })).toHaveCount(0);
 
   await page.getByRole("combobox", { name: "Action" }).click();
   await page.getByRole("option", { name: "Started", exact: true }).click();

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 
-import { variablesOf } from "../src/views/audit/entry";
 import * as events from "../src/views/events/stream_variables";
 import * as executions from "../src/views/executions/filter";
 import * as outbox from "../src/views/outbox/filter";
@@ -66,12 +65,4 @@ test.each([
   [{ statuses: "PAUSED", path: "a/" }, { statuses: ["PAUSED"], pathPrefix: "a/" }],
 ])("subscriptions: the address %j", (search, filter) => {
   expect(subscriptions.filterOf(search)).toEqual(filter);
-});
-
-test("audit: without an action, all but starts are listed; a start has no reason", () => {
-  const all = variablesOf({ path: "a/b", since: "1h" }, NOW);
-  expect(all.filter).toMatchObject({ nodeNames: ["a/b"], createdAfter: "2026-03-02T08:30:00.000Z" });
-  expect(all.filter.types).toContain("playbook.cancelled");
-  expect(all.filter.types).not.toContain("playbook_started");
-  expect(variablesOf({ action: "started" }, NOW)).toEqual({ filter: { types: ["playbook_started"] }, reasons: false });
 });

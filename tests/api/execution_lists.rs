@@ -102,6 +102,11 @@ async fn executions_are_filtered_by_paths_pools_origin_and_whether_they_have_a_p
         (json!({ "rootsOnly": false }), vec![&again, &message, &child, &c, &b, &a]),
         (json!({ "rerunOf": a }), vec![&again]),
         (json!({ "rerunOf": b }), vec![]),
+        (json!({ "isRerun": true }), vec![&again]),
+        (json!({ "isRerun": true, "path": "a" }), vec![&again]),
+        (json!({ "isRerun": true, "path": "b" }), vec![]),
+        (json!({ "isRerun": true, "statuses": ["FAILED"] }), vec![]),
+        (json!({ "isRerun": false, "path": "a" }), vec![&child, &a]),
     ] {
         let expected: Vec<String> = expected.into_iter().cloned().collect();
         assert_eq!(ids(&server, filter.clone()).await, expected, "{filter}");

@@ -295,6 +295,7 @@ fn bad_orders_and_statistics() -> Vec<(String, &'static str, String)> {
         "parentExecutionId: \"1\"",
         "rootsOnly: true",
         "rerunOf: \"1\"",
+        "isRerun: true",
         "hasFailedSteps: false",
         "executionPools: [\"a\"]",
         "labels: [{name: \"a\", exists: true}]",

@@ -188,6 +188,20 @@ macro_rules! along {
                 time: "noetl.list_time(start_time, 16)",
                 source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($6::text IS NULL OR tenant = $6) AND ($7::text IS NULL OR tenant = $7)) AS source",
             ),
+            // With a tenant, the kinds are its statuses. Without one, they are those of each tenant that has reruns.
+            Source::Reruns => $statement!(
+                $direction,
+                kinds: "tenant_id AS tenant, upper(status) AS status",
+                index: "rerun_of IS NOT NULL",
+                // No other index has this key.
+                keys: "CASE WHEN rerun_of IS NOT NULL THEN tenant_id END, upper(status)",
+                start: "coalesce($6, $7, '') AS tenant, '' AS status",
+                kind: "kind.tenant, kind.status",
+                while: "coalesce($6, $7, found.tenant) = found.tenant",
+                values: "source.tenant, source.status",
+                time: "noetl.list_time(start_time, 23)",
+                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
+            ),
             Source::Entry => $statement!(
                 $direction,
                 kinds: "catalog_id AS entry, upper(status) AS status",

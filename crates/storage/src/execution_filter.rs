@@ -25,6 +25,8 @@ pub struct ExecutionFilter {
     pub roots_only: bool,
     /// Execution of which it is a rerun.
     pub rerun_of: Option<Id>,
+    /// Whether it must be a rerun, or none; default: both are included.
+    pub is_rerun: Option<bool>,
     /// Whether a step must be failed, or none; default: both are included.
     pub has_failed_steps: Option<bool>,
     /// Pools to include; default: all, and executions that name none.
@@ -68,6 +70,7 @@ impl ExecutionFilter {
             && self.parent_execution_id.is_none_or(|parent| row.parent_execution_id == Some(parent.get()))
             && (!self.roots_only || row.parent_execution_id.is_none())
             && self.rerun_of.is_none_or(|origin| row.rerun_of == Some(origin.get()))
+            && self.is_rerun.is_none_or(|wanted| row.rerun_of.is_some() == wanted)
             && self.has_failed_steps.is_none_or(|wanted| (row.failed_steps.unwrap_or_default() > 0) == wanted)
             && is_one_of(self.execution_pools.as_ref(), row.execution_pool.as_deref())
             && self.matches_labels(row)
@@ -100,6 +103,7 @@ impl ExecutionFilter {
             parent_execution_id,
             roots_only,
             rerun_of,
+            is_rerun,
             has_failed_steps,
             execution_pools,
             labels,
@@ -124,6 +128,7 @@ impl ExecutionFilter {
             ("parentExecutionId", parent_execution_id.is_some()),
             ("rootsOnly", *roots_only),
             ("rerunOf", rerun_of.is_some()),
+            ("isRerun", is_rerun.is_some()),
             ("hasFailedSteps", has_failed_steps.is_some()),
             ("executionPools", execution_pools.is_some()),
             ("labels", !labels.is_empty()),

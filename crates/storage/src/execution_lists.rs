@@ -18,7 +18,7 @@ pub use super::execution_filter::ExecutionFilter;
 
 /// Number of executions that meet a condition, below which a list is read along its index in any case.
 const RARE: i64 = 500;
-/// Number of executions of paths or pools, or with failed steps, up to which they are counted.
+/// Number of executions of paths or pools, with failed steps, or that are reruns, up to which they are counted.
 const MAX_EXACT: i64 = 3000;
 /// Number of executions with a label or an end in a time, up to which they are counted.
 const MAX_COUNTED: i64 = 50_000;
@@ -41,8 +41,8 @@ pub async fn list(
 /// Returns the parameters of a list that is read along the index of its rarest condition. The other conditions are
 /// compared row by row, so a page reads no more executions than meet this condition. The number has no bound if at
 /// least [`MAX_COUNTED`] executions have each label and ended in the time, and [`MAX_EXACT`] have the paths or the
-/// pool, or failed steps. Then the source is not changed. Executions of a parent, a catalog entry or an organization are
-/// read along another condition only if fewer than [`RARE`] executions meet it.
+/// pool, or failed steps, or are reruns. Then the source is not changed. Executions of a parent, a catalog entry or an
+/// organization are read along another condition only if fewer than [`RARE`] executions meet it.
 async fn along_rarest<'a>(
     shard: &View<'_>,
     scope: &Scope,
@@ -316,7 +316,7 @@ pub async fn stats(
                         columns: r#"status, path, count AS "count!" FROM (
                             SELECT upper(status) AS status, path, grouping(upper(status)) AS by_path, count(*) AS count,
                                    row_number() OVER (PARTITION BY grouping(upper(status)) ORDER BY count(*) DESC, path) AS place"#,
-                        rest: "GROUP BY GROUPING SETS ((upper(status)), (path))) AS counted WHERE by_path = 0 OR place <= $29",
+                        rest: "GROUP BY GROUPING SETS ((upper(status)), (path))) AS counted WHERE by_path = 0 OR place <= $30",
                         arguments: [paths],
                         $($source)*
                     )

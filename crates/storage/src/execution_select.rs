@@ -15,7 +15,7 @@
 
 /// Expands to the statement of a source, which is given by the last arguments. It selects `columns` of the executions
 /// that meet the conditions and are in the range, up to the limit for each owner, and ends with `rest`. The parameters 1
-/// to 28 are those of [`Parameters`](super::execution_sources::Parameters); those of `rest` follow. The first argument
+/// to 29 are those of [`Parameters`](super::execution_sources::Parameters); those of `rest` follow. The first argument
 /// is the macro of sqlx with its result type. The direction is `(page "")` for a page of the oldest executions,
 /// `(page " DESC")` for one of the newest, and `(any " DESC")` for executions that are only counted. Behind it, in the same
 /// parentheses, can be a window: its values, its condition, and the column of its index with the time. A window has 1,000
@@ -47,6 +47,7 @@ macro_rules! select {
              AND ($24::text[] IS NULL OR execution_pool = ANY($24))
              AND ($25::bigint IS NULL OR rerun_of = $25)
              AND ($26::boolean IS NULL OR (coalesce(failed_steps, 0) > 0) = $26)
+             AND ($29::boolean IS NULL OR (rerun_of IS NOT NULL) = $29)
              AND ($28::text[] IS NULL OR labels @@ $27::text::jsonpath)
              AND ($11::timestamptz IS NULL OR end_time >= $11)
              AND ($12::timestamptz IS NULL OR end_time < $12)
@@ -273,6 +274,7 @@ macro_rules! select {
             $parameters.filter.has_failed_steps,
             $parameters.label_path,
             $parameters.label_entries.as_deref(),
+            $parameters.filter.is_rerun,
             $($argument,)*
         )
     };

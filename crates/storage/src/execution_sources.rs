@@ -27,6 +27,8 @@ pub(super) enum Source {
     Parent,
     /// Origin of the rerun, tenant and status.
     Rerun,
+    /// Tenant and status, of reruns.
+    Reruns,
     /// Catalog entry and status.
     Entry,
     /// Tenant, catalog entry and status.
@@ -210,6 +212,7 @@ impl<'a> Parameters<'a> {
         let source = exact_source(filter, self.tenant().is_some())?;
         let is_of = |one, of_tenant| source == one || source == of_tenant;
         let alone = ExecutionFilter {
+            is_rerun: filter.is_rerun.filter(|_| source == Source::Reruns),
             has_failed_steps: filter.has_failed_steps.filter(|_| is_of(Source::FailedSteps, Source::TenantFailedSteps)),
             paths: filter.paths.clone().filter(|_| is_of(Source::Path, Source::TenantPath)),
             execution_pools: filter.execution_pools.clone().filter(|_| is_of(Source::Pool, Source::TenantPool)),
@@ -298,7 +301,9 @@ pub(super) enum Window {
 /// Returns the source of the condition of a filter that names values of an indexed column.
 fn exact_source(filter: &ExecutionFilter, by_tenant: bool) -> Option<Source> {
     let of = |of_tenant, of_all| Some(if by_tenant { of_tenant } else { of_all });
-    if filter.has_failed_steps == Some(true) {
+    if filter.is_rerun == Some(true) {
+        Some(Source::Reruns)
+    } else if filter.has_failed_steps == Some(true) {
         of(Source::TenantFailedSteps, Source::FailedSteps)
     } else if filter.paths.is_some() {
         of(Source::TenantPath, Source::Path)

@@ -78,6 +78,12 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "(rerun_of, tenant_id, upper(status), noetl.list_time(start_time, 16), execution_id)
          WHERE rerun_of IS NOT NULL",
     ),
+    (
+        "execution_reruns_idx",
+        "noetl.execution",
+        "((CASE WHEN rerun_of IS NOT NULL THEN tenant_id END), upper(status), noetl.list_time(start_time, 23), execution_id)
+         WHERE rerun_of IS NOT NULL",
+    ),
     ("execution_label_idx", "noetl.execution_label", "(label, label_status, noetl.list_time(label_time), execution_id)"),
     // For lists of a tenant or of an organization. They are empty in a deployment that names none.
     (

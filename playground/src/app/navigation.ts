@@ -31,7 +31,7 @@ export const NAVIGATION: readonly NavigationEntry[] = [
   { to: "/execute", title: "Execute", description: "Start a playbook with a workload", icon: IconPlayerPlay },
   { to: "/outbox", title: "Outbox", description: "Messages for the broker, dead letters, retry and discard", icon: IconSend },
   { to: "/catalog", title: "Catalog", description: "Paths, versions and documents; registration", icon: IconBook2 },
-  { to: "/audit", title: "Audit", description: "Who did what, and why: cancellations, pauses, starts", icon: IconUserSearch },
+  { to: "/audit", title: "Audit", description: "Who did what, and why: cancellations, pauses, reruns", icon: IconUserSearch },
   { to: "/system", title: "System", description: "Shards, feeds, leases, replica and limits; the last hour", icon: IconServer },
   { to: "/graphiql", title: "GraphiQL", description: "Write and run operations of the API", icon: IconBraces },
 ];

@@ -54,6 +54,9 @@ pub struct ExecutionFilter {
     roots_only: Option<bool>,
     /// Only reruns of this execution.
     rerun_of: Option<ID>,
+    /// Whether only reruns match (true), or only executions that are none (false). Among reruns, the conditions other
+    /// than status, tenant and start time are compared one by one.
+    is_rerun: Option<bool>,
     /// Whether only executions with failed steps match (true), or only those without (false). Rows of other programs have
     /// none until the projector reads their logs.
     has_failed_steps: Option<bool>,
@@ -122,6 +125,7 @@ impl ExecutionFilter {
             parent_execution_id: parent,
             roots_only: self.roots_only.unwrap_or_default(),
             rerun_of,
+            is_rerun: self.is_rerun,
             has_failed_steps: self.has_failed_steps,
             execution_pools: texts("executionPools", self.execution_pools)?,
             labels: LabelFilter::parse_all(&field("labels"), self.labels)?,

@@ -12,7 +12,7 @@ import type { AuditSearch } from "./search";
 const route = getRouteApi("/audit");
 const CHANGES = "changes";
 const CHOICES = [
-  { value: CHANGES, label: "All except starts" },
+  { value: CHANGES, label: "Changes and reruns" },
   ...ACTIONS.map(({ value, label }) => ({ value, label })),
 ];
 

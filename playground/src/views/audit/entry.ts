@@ -1,13 +1,14 @@
-/** The actions that the view lists: the types of their events, the filter of the server, and an event in words. */
+/** The actions that the view lists: the types of their events, the filters of the server, and an action in words. */
 
-import type { EventFilter } from "../../api/schema.generated";
+import type { EventFilter, ExecutionFilter } from "../../api/schema.generated";
 import type { ObjectKind } from "../../app/object_links";
 import { textOf } from "../../ui/text_of";
 import { timeOf } from "../executions/filter";
-import type { AuditLogQuery } from "./operations.generated";
+import type { AuditLogQuery, AuditRerunsQuery } from "./operations.generated";
 import type { AuditSearch } from "./search";
 
 type LogEvent = NonNullable<AuditLogQuery["events"]>["nodes"][number];
+type RerunExecution = NonNullable<AuditRerunsQuery["executions"]>["nodes"][number];
 
 interface Action {
   /** Name in the address. */
@@ -18,22 +19,24 @@ interface Action {
 }
 
 const STARTED: Action = { value: "started", label: "Started", types: ["playbook_started"] };
+/** The events of reruns have the type of all starts, so reruns are read from the list of executions. */
+const RERUN: Action = { value: "rerun", label: "Rerun", types: [] };
 const CHANGES: readonly Action[] = [
   { value: "cancelled", label: "Cancelled", types: ["playbook.cancelled", "playbook_cancelled", "execution.cancelled"] },
   { value: "registered", label: "Registered", types: ["subscription.registered"] },
   { value: "activated", label: "Activated", types: ["subscription.activated"] },
   { value: "paused", label: "Paused", types: ["subscription.paused"] },
   { value: "resumed", label: "Resumed", types: ["subscription.resumed"] },
-  { value: "draining", label: "Drained", types: ["subscription.draining"] },
+  { value: "draining", label: "Draining", types: ["subscription.draining"] },
   { value: "deactivated", label: "Deactivated", types: ["subscription.deactivated"] },
 ];
 
-export const ACTIONS: readonly Action[] = [...CHANGES, STARTED];
+export const ACTIONS: readonly Action[] = [RERUN, ...CHANGES, STARTED];
 
 /** An action of a caller. */
 export interface Entry {
   id: string;
-  at: string;
+  at: string | null;
   action: string;
   kind: ObjectKind;
   /** Id of the execution or source subscription. */
@@ -46,21 +49,36 @@ export interface Entry {
   origin: string | null;
 }
 
+/** Variables of the two lists; null: the list is not read. */
+export interface Lists {
+  log: { filter: EventFilter; reasons: boolean } | null;
+  reruns: { filter: ExecutionFilter } | null;
+}
+
 /**
- * Returns the variables of the query. Without a chosen action, starts are left out: they are many, and most are those of
- * workers.
+ * Returns the variables of the lists. Without a chosen action, starts that are no reruns are left out: they are many, and
+ * most are those of workers.
  */
-export function variablesOf(search: AuditSearch, now: number): { filter: EventFilter; reasons: boolean } {
-  const chosen = ACTIONS.filter(({ value }) => value === search.action);
+export function listsOf(search: AuditSearch, now: number): Lists {
+  const chosen = ACTIONS.find(({ value }) => value === search.action);
   const since = timeOf(search.since, now);
   const until = timeOf(search.until, now);
-  const filter = {
-    types: (chosen.length > 0 ? chosen : CHANGES).flatMap(({ types }) => types),
+  const log = {
+    types: (chosen ? [chosen] : CHANGES).flatMap(({ types }) => types),
     ...(search.path !== undefined && { nodeNames: [search.path] }),
     ...(since !== undefined && { createdAfter: since }),
     ...(until !== undefined && { createdBefore: until }),
   };
-  return { filter, reasons: !chosen.includes(STARTED) };
+  const reruns = {
+    isRerun: true,
+    ...(search.path !== undefined && { path: search.path }),
+    ...(since !== undefined && { startedAfter: since }),
+    ...(until !== undefined && { startedBefore: until }),
+  };
+  return {
+    log: chosen === RERUN ? null : { filter: log, reasons: chosen !== STARTED },
+    reruns: chosen === undefined || chosen === RERUN ? { filter: reruns } : null,
+  };
 }
 
 /** Returns the action that an event describes. */
@@ -70,7 +88,7 @@ export function entryOf(event: LogEvent): Entry {
   return {
     id: event.id,
     at: event.createdAt,
-    action: origin === null ? action : "Rerun",
+    action: origin === null ? action : RERUN.label,
     kind: event.type.startsWith("subscription.") ? "subscription" : "execution",
     objectId: event.executionId,
     path: event.nodeName,
@@ -80,7 +98,23 @@ export function entryOf(event: LogEvent): Entry {
   };
 }
 
-/** Returns whether an action contains a text in its caller, reason, path or id. */
-export function contains({ actor, reason, path, objectId }: Entry, text: string | undefined): boolean {
-  return !text || `${actor ?? ""} ${reason ?? ""} ${path ?? ""} ${objectId}`.toLowerCase().includes(text.toLowerCase());
+/** Returns the action that started a rerun. */
+export function entryOfRerun(execution: RerunExecution): Entry {
+  return {
+    id: `rerun ${execution.id}`,
+    at: execution.startedAt,
+    action: RERUN.label,
+    kind: "execution",
+    objectId: execution.id,
+    path: execution.path,
+    actor: execution.startedBy,
+    reason: null,
+    origin: execution.rerunOf?.id ?? null,
+  };
+}
+
+/** Returns whether an action contains a text in its caller, reason, path or ids. */
+export function contains({ actor, reason, path, objectId, origin }: Entry, text: string | undefined): boolean {
+  const texts = [actor, reason, path, objectId, origin].filter((one) => one !== null);
+  return !text || texts.join(" ").toLowerCase().includes(text.toLowerCase());
 }

@@ -1,9 +1,8 @@
-/** Who did what, and why: the cancellations, starts and changes of source subscriptions in the logs, newest first. */
+/** Who did what, and why: the cancellations, reruns, starts and changes of source subscriptions, newest first. */
 
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
 
-import { useApiPages } from "../../api/hooks";
 import { DataTable, type Column } from "../../ui/data_table";
 import { IdLink } from "../../ui/id_link";
 import { LongText } from "../../ui/long_text";
@@ -13,12 +12,12 @@ import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { Time } from "../../ui/time";
 import { ViewPage } from "../../ui/view_page";
 import { AuditFilters } from "./audit_filters";
-import { contains, entryOf, variablesOf, type Entry } from "./entry";
-import { AuditLogDocument } from "./operations.generated";
+import { contains, listsOf, type Entry } from "./entry";
+import { AuditLogDocument, AuditRerunsDocument } from "./operations.generated";
+import { useAudit } from "./use_audit";
 import classes from "./view.module.css";
 
 const route = getRouteApi("/audit");
-const EVERY_MS = 5_000;
 
 const COLUMNS: readonly Column<Entry>[] = [
   { title: "Time", cell: ({ at }) => <Time value={at} /> },
@@ -30,36 +29,33 @@ const COLUMNS: readonly Column<Entry>[] = [
 
 export function AuditView() {
   const { action, path, since, until, find } = route.useSearch();
-  const variables = useMemo(
-    () => variablesOf({ action, path, since, until }, Date.now()),
-    [action, path, since, until],
-  );
-  const list = useApiPages(AuditLogDocument, variables, (data) => data.events, {
-    every: EVERY_MS,
-    firstPageOnly: true,
-  });
-  const { data, error, refetch } = list.query;
-  const refreshed = data && data.pages.length > 1 ? ", not refreshed while more than one page is loaded" : "";
-  const found = list.nodes.map(entryOf).filter((entry) => contains(entry, find));
+  const lists = useMemo(() => listsOf({ action, path, since, until }, Date.now()), [action, path, since, until]);
+  const { entries, pages, isRead, isLong, failed, unavailableShards, errors } = useAudit(lists);
+  const found = entries.filter((entry) => contains(entry, find));
+  const title = find ? `Actions with “${find}”: ${found.length} of ${entries.length} loaded` : "Newest first";
   return (
     <ViewPage
       title="Audit"
       description="Who did what to executions and subscriptions, and why. Changes of the catalog and the outbox are only in the server's log."
-      actions={<OpenAsGraphql document={AuditLogDocument} variables={variables} />}
+      actions={
+        lists.log ? (
+          <OpenAsGraphql document={AuditLogDocument} variables={lists.log} />
+        ) : (
+          <OpenAsGraphql document={AuditRerunsDocument} variables={lists.reruns ?? {}} />
+        )
+      }
     >
       <AuditFilters />
-      <Panel
-        title={find ? `Actions with “${find}”: ${found.length} of ${list.nodes.length} loaded` : `Newest first${refreshed}`}
-      >
-        {error && <Failure error={error} retry={refetch} />}
-        <PartialData unavailableShards={list.unavailableShards} errors={list.errors} />
-        {data && <DataTable label="Actions" columns={COLUMNS} rows={found} rowKey={({ id }) => id} pages={list.query} />}
-        {data && found.length === 0 && (
+      <Panel title={isLong ? `${title}, not refreshed while more than one page is loaded` : title}>
+        {failed?.error && <Failure error={failed.error} retry={failed.refetch} />}
+        <PartialData unavailableShards={unavailableShards} errors={errors} />
+        {isRead && <DataTable label="Actions" columns={COLUMNS} rows={found} rowKey={({ id }) => id} pages={pages} />}
+        {isRead && !failed && found.length === 0 && (
           <Empty title="No action is listed">
-            {list.query.hasNextPage ? "Load more actions, or change the filter." : "Change the filter or clear it."}
+            {pages.hasNextPage ? "Load more actions, or change the filter." : "Change the filter or clear it."}
           </Empty>
         )}
-        {!data && !error && <Loading />}
+        {!isRead && <Loading />}
       </Panel>
     </ViewPage>
   );
