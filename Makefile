@@ -15,7 +15,7 @@ PLAYGROUND_INPUTS := schema.graphql $(shell find playground/src playground/publi
 SEED ?= $(shell date +%s)
 MINUTES ?= 20
 
-.PHONY: help run check one test check-deploy bench soak night drill demo find docs lint fmt schema accept-schema release sqlx clean prepare playground server program
+.PHONY: help run check one test check-deploy bench soak night drill demo docs lint fmt schema accept-schema release sqlx clean prepare playground server program
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -62,15 +62,11 @@ lint: playground ## check the format, the lints and the dependencies
 fmt: ## format the Rust sources
 	@cargo fmt
 
-schema: server ## write what is generated from the code: schema.graphql and four pages in docs/
-	@scripts/constants
+schema: server ## write what is generated from the code: schema.graphql and three pages in docs/
 	@$(SERVER) schema >$(TARGET)/schema.graphql && mv $(TARGET)/schema.graphql schema.graphql
 	@$(SERVER) reference errors >$(TARGET)/errors.md && mv $(TARGET)/errors.md docs/errors.md
 	@$(SERVER) reference metrics >$(TARGET)/metrics.md && mv $(TARGET)/metrics.md docs/metrics.md
 	@$(SERVER) reference settings >$(TARGET)/settings.md && mv $(TARGET)/settings.md docs/operations/settings.md
-
-find: ## find code, tests and documents by words: make find Q="maximum number of ids in one request"
-	@scripts/find "$$Q"
 
 docs: ## build the site of the documentation, in target/docs/site
 	@scripts/docs

@@ -36,7 +36,8 @@ pub(super) const SETTINGS: [Definition; 11] = [
 /// Settings of connections.
 #[derive(Debug, Clone)]
 pub struct ConnectionSettings {
-    /// Time that a query, a mutation, or an item of a subscription may take.
+    /// Time that a query, a mutation, or an item of a subscription may take. The default is longer than the time limits of
+    /// the work inside, so that the caller gets their errors.
     pub deadline: Duration,
     /// Time that a request head, or a TLS handshake, may take to arrive.
     pub header_timeout: Duration,

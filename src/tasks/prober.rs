@@ -10,7 +10,7 @@ use noetl_storage::pools::Database;
 
 /// Interval of the probes while the database is available.
 const WHILE_UP: Duration = Duration::from_secs(5);
-/// Interval of the probes while it is not.
+/// Interval of the probes while it is not. Requests fail until a probe notices that the database is back.
 const WHILE_DOWN: Duration = Duration::from_millis(300);
 
 /// Interval of the checks of idle connections.

@@ -35,7 +35,9 @@ pub const MAX_BYTES: usize = 4 << 20;
 const MAX_FLIGHTS: usize = 4;
 /// Duration from which a flight does not delay the next one.
 const LATE: Duration = Duration::from_millis(20);
-/// Duration of a failed flight up to which its calls are carried out alone. A later response would be too late.
+/// Duration of a failed flight up to which its calls are carried out alone. A later response would be too late: one more
+/// statement must end within the deadline of an operation on a database (`OPERATION_DEADLINE` in
+/// `crates/storage/src/pools.rs`).
 const ALONE_WITHIN: Duration = Duration::from_millis(2500);
 /// Maximum number of items of calls for which no caller waits.
 const MAX_UNAWAITED: usize = 20_000;

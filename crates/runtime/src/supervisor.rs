@@ -20,8 +20,9 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Time that background work has to end by itself.
-const GRACE: Duration = Duration::from_secs(10);
+/// Time that background work has to end by itself. The files in `deploy/` let a process live for this time and 5 s more,
+/// after the delay and the deadline of the operations.
+pub const GRACE: Duration = Duration::from_secs(10);
 
 /// Cause of a task's failure.
 pub type TaskError = Box<dyn std::error::Error + Send + Sync>;

@@ -21,7 +21,8 @@ use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
 
 /// Maximum number of statements for one list of items. It is enough to find any 60 refused items among 5000.
 const MAX_STATEMENTS: usize = 1000;
-/// Time after which no further statement is tried.
+/// Time after which no further statement is tried. The last one still ends within the default of
+/// `NOETL_OPERATION_DEADLINE_SECS`.
 const TIME_LIMIT: Duration = Duration::from_secs(6);
 
 /// Items that were not written, and the reason.

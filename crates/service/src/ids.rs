@@ -20,8 +20,10 @@ use noetl_use_cases::ids::ReserveIds;
 
 /// Time for which a lease is valid without renewal.
 pub const LEASE: Duration = Duration::from_secs(15);
-/// Milliseconds after the current time up to which a lease reserves ids. Ids stay within it if several renewals fail.
+/// Milliseconds after the current time up to which a lease reserves ids.
 const RESERVED_MS: u64 = 120_000;
+const _: () =
+    assert!(RESERVED_MS / 1000 > LEASE.as_secs(), "ids stay within the reserved ones if several renewals fail");
 
 /// Generator of ids under a leased machine id.
 #[derive(Debug)]

@@ -27,7 +27,7 @@ use super::login::Login;
 use super::session_settings;
 
 /// Maximum time that a user waits for a connection.
-const ACQUIRE_DEADLINE: Duration = Duration::from_secs(3);
+pub(super) const ACQUIRE_DEADLINE: Duration = Duration::from_secs(3);
 /// First pause before the next attempt to connect to a server that refuses connections; it doubles each time.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 /// Longest pause before the next attempt to connect to a server that refuses connections.
@@ -40,9 +40,9 @@ const CLEANING_ATTEMPTS: usize = 3;
 const PING_DEADLINE: Duration = Duration::from_secs(1);
 /// Time after its last use or check within which a connection is used again without a ping.
 const FRESH: Duration = Duration::from_secs(5);
-/// Time after its last use or check from which an idle connection is checked in the background. Checks are repeated more
-/// often than [`FRESH`] requires, so usually no user of a connection waits for a ping.
+/// Time after its last use or check from which an idle connection is checked in the background.
 const UNCHECKED: Duration = Duration::from_secs(2);
+const _: () = assert!(UNCHECKED.as_millis() < FRESH.as_millis(), "usually no user of a connection waits for a ping");
 /// Time after which an unused connection is closed.
 const MAX_IDLE: Duration = Duration::from_mins(10);
 /// Age at which a connection is closed when it is given back.

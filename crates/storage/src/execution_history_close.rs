@@ -25,7 +25,7 @@ const MINUTE: i32 = 60;
 pub(super) const HOUR: i32 = 3600;
 /// Length of a day's span in seconds.
 pub(super) const DAY: i32 = 86400;
-/// Time for which the rows of minutes are complete.
+/// Time for which the rows of minutes are complete. [`Closing::end`] deletes those that are 8 days old.
 pub const MINUTES_KEPT: TimeDelta = TimeDelta::days(7);
 /// Number of days for which the rows of hours and days are complete.
 pub const DAYS_KEPT: i32 = 400;
@@ -71,6 +71,9 @@ impl<'a> Closing<'a> {
     /// Stores where the next rows end, if the last ones are computed: 5 minutes ago, when all transactions up to this one
     /// have ended. Begins where the rows are final, or at the oldest execution that is counted, if no rows are computed or
     /// the shard had other buckets then. Rows from before the beginning, which are not computed again, are deleted.
+    ///
+    /// The 5 minutes must be longer than the minute after which a change is noted as late by more than the largest step of
+    /// the database's clock.
     ///
     /// A transaction id that is not smaller than the next one is of another server, from which the database was restored.
     #[tracing::instrument(

@@ -15,7 +15,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest wait of a statement for rows that another transaction holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockWait {
-    /// 0.75 s, or 1.5 s if others wait too: the statement also writes rows of callers that do not need the held one.
+    /// 0.75 s, or 1.5 s if others wait too: the statement also writes rows of callers that do not need the held one. The
+    /// wait is far below the deadline of an operation.
     ///
     /// The setting bounds each wait for a lock, and a row with several waiters has two waits: until the first waiter has
     /// gone, and then until the holder has gone.

@@ -18,7 +18,7 @@ use sqlx::{Connection, PgConnection};
 use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 
-use super::connections::{Planned, Planning, Pool};
+use super::connections::{ACQUIRE_DEADLINE, Planned, Planning, Pool};
 use super::error::{DISK_FULL, DatabaseName, StorageError, has_code, text};
 use super::login::Login;
 use super::servers;
@@ -29,14 +29,21 @@ use noetl_domain::ids::Id;
 use noetl_domain::projection::shape_for;
 use noetl_domain::shard::{ShardIndex, ShardMap};
 
-/// Time after which an operation fails. It is below 5 s, the time within which a mutation responds. Other times depend on
-/// it: docs/times.md.
-const OPERATION_DEADLINE: Duration = Duration::from_secs(4);
+/// Time after which an operation fails.
+pub const OPERATION_DEADLINE: Duration = Duration::from_secs(4);
+const _: () = assert!(OPERATION_DEADLINE.as_secs() < 5, "a mutation responds within 5 s if a database is down");
+const _: () = assert!(
+    ACQUIRE_DEADLINE.as_millis() < OPERATION_DEADLINE.as_millis(),
+    "a pool without a free connection is told from a slow database"
+);
 /// Time after which a probe of a database fails.
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
-/// Time after which the renewal of a lease fails. It is short, so that a renewal over a lost connection is repeated over
-/// another one before the lease expires.
-const RENEWAL_DEADLINE: Duration = Duration::from_secs(1);
+const _: () = assert!(
+    servers::FIRST_HEAD_START.as_millis() + 2 * servers::HEAD_START.as_millis() < PROBE_DEADLINE.as_millis(),
+    "a probe reaches the fourth server"
+);
+/// Time after which the renewal of a lease fails.
+pub const RENEWAL_DEADLINE: Duration = Duration::from_secs(1);
 /// Time for which the disk of a database counts as full after it refused a write.
 const FULL_FOR: Duration = Duration::from_secs(15);
 /// Maximum number of rows for which a statement is planned only once.

@@ -21,11 +21,11 @@ use tokio::time::timeout;
 use super::error::{READ_ONLY, has_code, is_refused_connection, text};
 use super::login::{Login, address};
 
-/// Time after which the second server is tried too, if the first one, which accepted writes last, has not responded. It
-/// is longer than `HEAD_START`, so that a slow primary is kept.
-const FIRST_HEAD_START: Duration = Duration::from_millis(600);
+/// Time after which the second server is tried too, if the first one, which accepted writes last, has not responded.
+pub(super) const FIRST_HEAD_START: Duration = Duration::from_millis(600);
 /// Time after which the next server is tried too, if one of the others has not responded.
-const HEAD_START: Duration = Duration::from_millis(150);
+pub(super) const HEAD_START: Duration = Duration::from_millis(150);
+const _: () = assert!(FIRST_HEAD_START.as_millis() > HEAD_START.as_millis(), "a slow primary is kept");
 
 /// Opens a connection to the only server, or to the first one that accepts writes. The error names each server that was
 /// tried.

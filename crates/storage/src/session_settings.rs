@@ -42,8 +42,9 @@ pub(super) const UNLIMITED: [(&str, &str); 15] = [
     ("tcp_user_timeout", "9s"),
 ];
 
-/// Additional settings of pooled sessions. The timeouts bound how long the locks of a lost client are held, and how long
-/// an abandoned statement runs.
+/// Additional settings of pooled sessions. `lock_timeout` is shorter than the deadline of an operation
+/// (`OPERATION_DEADLINE` in `pools.rs`). The other timeouts are longer, because they bound how long the locks of a lost
+/// client are held, and how long an abandoned statement runs.
 pub(super) const POOLED: [(&str, &str); 6] = [
     // JIT compilation would take longer than any statement here, even if the planner estimates a high cost.
     ("jit", "off"),

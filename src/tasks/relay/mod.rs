@@ -25,20 +25,29 @@ use noetl_domain::tenant::Scope;
 use noetl_feed::wire::names::SubjectPrefix;
 use noetl_feed::wire::notifications::NotificationStream;
 use noetl_runtime::crash_point;
+use noetl_runtime::supervisor::GRACE;
 use noetl_runtime::wake::WakeUps;
 use noetl_service::outbox::Outbox;
 use noetl_storage::outbox::DEFAULT_LEASE_SECONDS;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::outbox::{Claim, ClaimRef, ClaimRows, ClaimedRow, FailedDelivery, SettleClaims};
-use publisher::{NotReady, Publisher};
+use publisher::{ACK_TIMEOUT, DEDUP, NotReady, Publisher};
 
 pub use lost::LostNotifications;
 
 /// Maximum rows of one claim.
 const BATCH: i64 = 500;
-/// Time in which rows of a batch are published. The remaining rows are released, so that all are settled within the
-/// lease.
+/// Time in which rows of a batch are published. The remaining rows are released.
 const TURN: Duration = Duration::from_secs(10);
+const _: () = assert!(
+    TURN.as_secs() + ACK_TIMEOUT.as_secs() < DEFAULT_LEASE_SECONDS.unsigned_abs() as u64,
+    "all rows of a batch are settled within the lease"
+);
+const _: () = assert!(ACK_TIMEOUT.as_secs() < GRACE.as_secs(), "published rows are settled before a shutdown ends");
+const _: () = assert!(
+    DEDUP.as_secs() > DEFAULT_LEASE_SECONDS.unsigned_abs() as u64 + DEFAULT_MAX_SECONDS.unsigned_abs() as u64,
+    "the stream recognises a row that is published again after a lease and the longest backoff"
+);
 /// Maximum number of executions whose rows are in flight to the broker.
 const WINDOW: usize = 256;
 /// Shortest idle poll interval; it doubles up to [`IDLE_POLL`].

@@ -23,14 +23,12 @@ use noetl_feed::wire::notifications::NotificationStream;
 use noetl_feed::wire::streams::{self, UnusableStream};
 use noetl_use_cases::outbox::ClaimedRow;
 
-/// Time to wait for an acknowledgement. It is short enough to settle a batch within its lease and within the grace
-/// period of a shutdown.
-const ACK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time to wait for an acknowledgement.
+pub(super) const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Header with the media type of a message.
 const CONTENT_TYPE: &str = "Content-Type";
-/// Dedup window, longer than a lease and the longest backoff, so that the stream recognises a row that is published
-/// again.
-const DEDUP: Duration = Duration::from_mins(10);
+/// Dedup window of the stream.
+pub(super) const DEDUP: Duration = Duration::from_mins(10);
 
 /// Reason why no message can be published now.
 #[derive(Debug, thiserror::Error)]

@@ -21,7 +21,7 @@ use noetl_domain::shard::ShardIndex;
 use noetl_runtime::causes::WithCauses;
 use noetl_runtime::wake::WakeUps;
 use noetl_storage::error::StorageError;
-use noetl_storage::pools::Database;
+use noetl_storage::pools::{Database, RENEWAL_DEADLINE};
 use noetl_storage::tail::{self, TailCursor};
 use noetl_storage::triggers;
 
@@ -30,19 +30,29 @@ use noetl_storage::triggers;
 pub(super) const LEASE: Duration = Duration::from_secs(3);
 /// Interval at which the leader renews its lease.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
+const _: () = assert!(3 * RENEW_EVERY.as_millis() <= LEASE.as_millis(), "a late renewal does not lose the lease");
+const _: () = assert!(
+    RENEW_EVERY.as_millis() + RENEWAL_DEADLINE.as_millis() < LEASE.as_millis(),
+    "a renewal over a lost connection is repeated over another one before the lease expires"
+);
 /// Interval at which the lag is reported as metrics.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// Interval at which a replica that is not the leader tries to take the lease.
 const STANDBY_POLL: Duration = Duration::from_secs(1);
-/// Pause after a failure. It is shorter than [`LEASE`], so a leader that keeps its lease continues.
+/// Pause after a failure.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
+const _: () = assert!(AFTER_FAILURE.as_millis() < LEASE.as_millis(), "a leader that keeps its lease continues");
 /// Time after which a leader that the broker hinders gives way: the cause may be its own, such as its rights there.
 const KEEP_FOR: Duration = Duration::from_secs(20);
-/// Pause of a leader that gives way to a replica that can publish. It is longer than [`STANDBY_POLL`].
+/// Pause of a leader that gives way to a replica that can publish.
 const GIVE_WAY: Duration = Duration::from_secs(2);
-/// Time for which the lease must have been free before a replica without a connection to the broker takes it. It is longer
-/// than [`GIVE_WAY`], so the last leader is the next one if no replica has a connection.
+const _: () = assert!(GIVE_WAY.as_millis() > STANDBY_POLL.as_millis(), "another replica tries within the pause");
+/// Time for which the lease must have been free before a replica without a connection to the broker takes it.
 const FREE_FOR: Duration = Duration::from_secs(5);
+const _: () = assert!(
+    FREE_FOR.as_millis() > GIVE_WAY.as_millis(),
+    "the last leader is the next one if no replica has a connection"
+);
 /// Interval of the checks whether a leader that stands back may publish.
 const STAND_BACK: Duration = Duration::from_secs(2);
 /// Time without progress after which a leader whose publishes are refused gives up, so that the cursor shows the reason.

@@ -3,14 +3,16 @@
 use super::kinds::Kind;
 use super::reach::Reach;
 use super::{Difference, Differences, LIMIT, Repairer, Subject};
+use crate::executions::STALE_CLAIM_SECONDS;
 use noetl_storage::check::Pages;
 use noetl_storage::check::claims::{self, ClaimKey};
 use noetl_storage::pools::Database;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::executions::MAX_WINDOW_SECONDS;
 
-/// Age in seconds from which a reserved claim is unfinished. Servers finish it long before.
+/// Age in seconds from which a reserved claim is unfinished.
 const OLD_CLAIM_SECONDS: f64 = 15.0;
+const _: () = assert!(OLD_CLAIM_SECONDS > 2.0 * STALE_CLAIM_SECONDS, "servers finish an abandoned claim long before");
 
 pub(super) struct Claims<'a> {
     pub(super) reach: &'a Reach,

@@ -3,14 +3,17 @@
 use super::kinds::Kind;
 use super::reach::Reach;
 use super::{Difference, Differences, LIMIT, Repairer, Subject};
+use crate::subscriptions::STALE_INTENT_SECONDS;
 use noetl_domain::ids::Id;
 use noetl_storage::check::Pages;
 use noetl_storage::check::subscriptions;
 use noetl_storage::pools::Database;
 use noetl_use_cases::error::ServiceError;
 
-/// Age in seconds from which an open intent is unfinished. Servers finish it long before.
+/// Age in seconds from which an open intent is unfinished.
 const OLD_INTENT_SECONDS: f64 = 15.0;
+const _: () =
+    assert!(OLD_INTENT_SECONDS > 2.0 * STALE_INTENT_SECONDS, "servers finish an abandoned intent long before");
 
 pub(super) struct Registrations<'a> {
     pub(super) reach: &'a Reach,

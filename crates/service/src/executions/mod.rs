@@ -46,6 +46,8 @@ use noetl_runtime::wake::WakeUps;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::pools::{Database, Databases};
 
+pub(crate) use sweep::STALE_CLAIM_SECONDS;
+
 /// Capacity in bytes of the cache of log heads: about 30,000 heads. All messages of a subscription share the head of their
 /// parent's log, so few heads are read again.
 const CACHED_HEADS_BYTES: u64 = 8 << 20;

@@ -5,12 +5,17 @@ use super::create::Failures;
 use crate::sweep::Swept;
 use noetl_domain::ids::Id;
 use noetl_storage::dedup;
+use noetl_storage::pools::OPERATION_DEADLINE;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::executions::MAX_WINDOW_SECONDS;
 
 /// Age in seconds from which the sweeper finishes a reserved claim. This is safe while the claimant is alive: both
 /// create the execution idempotently under the same id.
-const STALE_CLAIM_SECONDS: f64 = 6.0;
+pub(crate) const STALE_CLAIM_SECONDS: f64 = 6.0;
+const _: () = assert!(
+    STALE_CLAIM_SECONDS > OPERATION_DEADLINE.as_secs_f64(),
+    "the sweeper seldom repeats the work of a living caller"
+);
 /// Number of claims that one query of the sweeper finds. Their requests are read in smaller pages.
 const SWEEP_PAGE: i64 = 200;
 /// Maximum number of expired claims that one statement deletes.

@@ -15,8 +15,9 @@ use noetl_storage::moves::{fence, residue};
 use noetl_storage::pools::Databases;
 use noetl_use_cases::error::ServiceError;
 
-/// Seconds after its last change from which a move counts as abandoned. It is longer than a fence lasts.
+/// Seconds after its last change from which a move counts as abandoned.
 const ABANDONED_SECONDS: f64 = 5.0;
+const _: () = assert!(ABANDONED_SECONDS > fence::FENCE.as_secs_f64(), "the fence of an abandoned move has no effect");
 /// Seconds after a move for which its source keeps the rows, so that the bucket can be moved back quickly.
 const KEPT_SECONDS: f64 = 24.0 * 3600.0;
 

@@ -8,8 +8,8 @@ use tokio::time::timeout;
 use noetl_storage::pools::Databases;
 use noetl_use_cases::error::ServiceError;
 
-/// Time for which a statement is repeated. A mutation responds within 5 s.
-const PATIENCE: Duration = Duration::from_millis(2800);
+/// Time for which a statement is repeated. A mutation responds within 5 s, so the last statement has time.
+pub(super) const PATIENCE: Duration = Duration::from_millis(2800);
 /// Pause before the first repetition; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// Longest pause before a repetition.

@@ -9,6 +9,7 @@ use super::copy::BucketCopy;
 use super::error::MoveError;
 use super::mover::Mover;
 use super::progress::Progress;
+use super::repetition::PATIENCE;
 use noetl_domain::shard::{Barrier, ShardIndex};
 use noetl_runtime::crash_point;
 use noetl_storage::error::StorageError;
@@ -21,10 +22,19 @@ use noetl_storage::pools::{Database, Databases};
 const TOGETHER: usize = 16;
 /// Time from the fence to the seal. A group that takes longer is tried again.
 const FENCED_FOR: Duration = Duration::from_millis(700);
+const _: () = assert!(FENCED_FOR.as_millis() < 1000, "writers wait for less than a second");
+const _: () = assert!(FENCED_FOR.as_millis() < fence::FENCE.as_millis(), "a fence has an effect until its seal");
+const _: () = assert!(FENCED_FOR.as_millis() < PATIENCE.as_millis(), "a refused statement is repeated after the fence");
 /// Time from the fence within which writers of the source that began earlier must end.
 const WRITERS_WITHIN: Duration = Duration::from_millis(500);
+const _: () =
+    assert!(WRITERS_WITHIN.as_millis() < FENCED_FOR.as_millis(), "the last rows are copied after the writers");
 /// Time from the fence within which the events of the source must be published, and writers of the target must end.
 const PUBLISHED_WITHIN: Duration = Duration::from_millis(600);
+const _: () = assert!(
+    PUBLISHED_WITHIN.as_millis() < FENCED_FOR.as_millis(),
+    "after a long wait, the sessions of the copy stay usable"
+);
 /// Time within which the sessions of the copy must show, under the seal, that they hold their locks.
 const LOCKS_WITHIN: Duration = Duration::from_millis(300);
 /// Pause between two probes of the writers or of the feed.

@@ -26,6 +26,7 @@ use noetl_use_cases::catalog::check_path;
 use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
 
 pub use backlog::{ActiveSubscription, ActiveSubscriptions};
+pub(crate) use sweep::STALE_INTENT_SECONDS;
 
 /// Use cases of source subscriptions.
 #[derive(Debug, Clone)]

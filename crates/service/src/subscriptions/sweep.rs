@@ -3,11 +3,16 @@
 use super::Subscriptions;
 use crate::sweep::Swept;
 use noetl_runtime::causes::WithCauses;
+use noetl_storage::pools::OPERATION_DEADLINE;
 use noetl_storage::registry;
 use noetl_use_cases::error::ServiceError;
 
 /// Age in seconds from which the sweeper finishes an intent.
-const STALE_INTENT_SECONDS: f64 = 5.0;
+pub(crate) const STALE_INTENT_SECONDS: f64 = 5.0;
+const _: () = assert!(
+    STALE_INTENT_SECONDS > OPERATION_DEADLINE.as_secs_f64(),
+    "the sweeper seldom repeats the work of a living caller"
+);
 /// Number of intents that one query of the sweeper reads.
 const SWEEP_PAGE: i64 = 100;
 

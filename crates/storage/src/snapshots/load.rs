@@ -13,7 +13,7 @@ use crate::budget::{Budget, Exceeded, uncharged};
 use crate::connections::Transaction;
 use crate::error::StorageError;
 use crate::metered::passed;
-use crate::pools::Database;
+use crate::pools::{Database, OPERATION_DEADLINE};
 use noetl_domain::event::Event;
 use noetl_domain::execution::StatusSource;
 use noetl_domain::ids::Id;
@@ -26,6 +26,7 @@ use plain_json as json;
 const FEW_EVENTS: i64 = 200;
 /// Maximum time of that statement. If it takes longer, a transaction reads the logs.
 const SHORT: Duration = Duration::from_secs(2);
+const _: () = assert!(2 * SHORT.as_millis() <= OPERATION_DEADLINE.as_millis(), "the transaction needs time too");
 
 /// Returns the current state of each of these logs in the scope, in no order. Memory is bounded by the size of the
 /// states and not by the length of the logs. The fold takes at most `limit`; the database ends it too, so that a fold
