@@ -1,4 +1,4 @@
-/** Writes the screenshots of README.md into docs/, with the traffic of the demo. */
+/** Writes the screenshots of the documents into docs/, with the traffic of the demo. */
 
 import { resolve } from "node:path";
 

@@ -9,7 +9,7 @@ use noetl_auth::oidc::{self, ClientSettings, OidcSettings};
 use noetl_auth::tokens::{self, Tokens};
 
 pub(super) const SETTINGS: [Definition; 12] = [
-    Definition::text("NOETL_AUTH_TOKENS", "none", "file of static tokens ([Callers](../../README.md#callers))"),
+    Definition::text("NOETL_AUTH_TOKENS", "none", "file of static tokens ([Callers](../guide/security.md#callers))"),
     Definition::text("NOETL_INTERNAL_API_TOKEN", "none", "another static token, with the role worker"),
     Definition::value(
         "NOETL_RESTRICT_INTROSPECTION",

@@ -7,7 +7,11 @@ use super::reader::Reader;
 use graphql_transport::trusted::{Manifest, Mode, Trusted};
 
 pub(super) const SETTINGS: [Definition; 2] = [
-    Definition::text("NOETL_DOCUMENTS", "none", "manifest of [trusted documents](../../README.md#trusted-documents)"),
+    Definition::text(
+        "NOETL_DOCUMENTS",
+        "none",
+        "manifest of [trusted documents](../guide/security.md#trusted-documents)",
+    ),
     Definition::value("NOETL_DOCUMENTS_MODE", "treatment of documents that are not in the manifest"),
 ];
 
