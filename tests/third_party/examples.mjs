@@ -1,5 +1,5 @@
-// Runs the examples, the operations of the API guide and the code of the Relay page against a running server with the
-// sample catalog, whose outbox is not relayed.
+// Runs the examples and the operations of the API guide against a running server with the sample catalog, whose outbox
+// is not relayed.
 // Usage: node examples.mjs URL <URL of NATS> <origin that the server allows> <folder for files> <Python> <Chromium>
 //     <worker in Rust>
 
@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { chromium } from '../../playground/node_modules/@playwright/test/index.mjs';
 import { expect, run } from './checks.mjs';
 import { guideProblems } from './guide.mjs';
-import { checkRelayPage } from './relay.mjs';
+import { checkRelay } from './relay.mjs';
 
 const [url, nats, origin, files, python, browserPath, rustWorker] = process.argv.slice(2);
 const root = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
@@ -211,8 +211,7 @@ await run({
     const problems = await guideProblems(url, join(root, 'docs', 'guide', 'api.md'));
     expect(problems.length === 0, problems.join('\n'));
   },
-  'the code of the Relay page shows a list and its changes': () =>
-    checkRelayPage(url, join(root, 'docs', 'guide', 'relay.md'), send),
+  'the client with Relay shows a list and its changes': () => checkRelay(url, join(examples, 'relay'), send),
   'the worker in Python continues after a kill': () =>
     alone(() => checkWorker('python', [python, join(examples, 'worker-python', 'worker.py')])),
   'the worker in TypeScript continues after a kill': () =>

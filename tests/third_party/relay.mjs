@@ -1,4 +1,4 @@
-// Compiles programs for Relay, and runs the code of the Relay page.
+// Compiles programs for Relay, and runs the example.
 
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -28,18 +28,11 @@ export function compileForRelay(files) {
   return folder;
 }
 
-/** Returns the files of a page: the block of JSON, and each block of JavaScript by the name in its first line. */
-function filesOf(text) {
-  const [, config] = /^```json\n([^]*?)^```$/m.exec(text);
-  const files = { 'relay.config.json': config, 'package.json': '{ "type": "module" }' };
-  for (const [, name, code] of text.matchAll(/^```js\n\/\/ (\S+)\n([^]*?)^```$/gm)) files[name] = code;
-  return files;
-}
-
-/** Compiles a page, and returns a function that imports one of its modules. */
-function compilePage(page) {
-  const files = filesOf(readFileSync(page, 'utf8'));
-  const folder = compileForRelay(files);
+/** Compiles the example in a folder, and returns a function that imports one of its modules. */
+function compileExample(example) {
+  const names = ['relay.config.json', 'src/environment.js', 'src/runs.js'];
+  const files = Object.fromEntries(names.map((name) => [name, readFileSync(join(example, name), 'utf8')]));
+  const folder = compileForRelay({ ...files, 'package.json': '{ "type": "module" }' });
   return (name) => {
     // Relay's plugin for Babel replaces the documents in the same way.
     const artifact = (_, document) => `(await import('./__generated__/${document}.graphql.js')).default`;
@@ -108,9 +101,9 @@ async function showsChanges({ createEnvironment, runsQuery, followRuns }, url, c
   await live.dispose();
 }
 
-/** Checks that the code of the page shows a list of executions and its changes over each transport. */
-export async function checkRelayPage(url, page, send) {
-  const load = compilePage(page);
+/** Checks that the example in a folder shows a list of executions and its changes over each transport. */
+export async function checkRelay(url, example, send) {
+  const load = compileExample(example);
   const { overEvents, overWebSocket, ...environment } = await load('src/environment.js');
   const program = { ...environment, ...(await load('src/runs.js')) };
   globalThis.WebSocket ??= WebSocket;
