@@ -17,6 +17,8 @@ import { ExecutionLogDocument, ExecutionLogStartDocument, type LogEventFragment 
 const EVENTS_AT_ONCE = 5_000;
 /** Number of events before the loaded ones up to which all events back to a place are read. */
 const NEAR = 200;
+/** Place from which on a log is read back: the API counts at most this number of events (`ExecutionLogCount`). */
+const MAX_COUNTED = 100_000;
 
 interface LogSnapshot extends Omit<LoadedLog<LogEventFragment>, "total"> {
   /** Whether the log has events before the loaded ones. */
@@ -90,7 +92,12 @@ class LogReader {
 
   readonly subscribe = (listener: () => void): (() => void) => {
     this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
+    return () => {
+      this.listeners.delete(listener);
+      if (!this.isWatched()) {
+        this.search.abort();
+      }
+    };
   };
 
   readonly snapshot = (): LogSnapshot => this.shown;
@@ -116,7 +123,8 @@ class LogReader {
   readonly loadPlace: Log["loadPlace"] = async (place, known) => {
     this.search.abort();
     const before = totalOf(this.shown, this.expected) - this.shown.events.length;
-    return before - place <= NEAR ? this.loadBackTo(place) : this.loadAround(place, known, before);
+    const isReadBack = before - place <= NEAR || place >= MAX_COUNTED;
+    return isReadBack ? this.loadBackTo(place) : this.loadAround(place, known, before);
   };
 
   /** Loads the log back to a place. While a log grows, its places move away from its end, so more may have to be read. */
