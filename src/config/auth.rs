@@ -10,7 +10,7 @@ use noetl_auth::tokens::{self, Tokens};
 
 pub(super) const SETTINGS: [Definition; 12] = [
     Definition::text("NOETL_AUTH_TOKENS", "none", "file of static tokens ([Callers](../guide/security.md#callers))"),
-    Definition::text("NOETL_INTERNAL_API_TOKEN", "none", "another static token, with the role worker"),
+    Definition::text("NOETL_INTERNAL_API_TOKEN", "none", "another static token, with the roles worker and importer"),
     Definition::value(
         "NOETL_RESTRICT_INTROSPECTION",
         "whether only callers with the capability `INTROSPECT` (admin) may read the schema",
