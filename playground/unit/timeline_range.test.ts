@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { afterKey, between, rangeText, readRange } from "../src/views/execution/timeline_range";
+import { afterKey, between, rangeText, readRange, timeText } from "../src/views/execution/timeline_range";
 
 const START = Date.parse("2026-03-01T09:30:00Z");
 const WHOLE = { from: START, to: START + 8_000 };
@@ -43,4 +43,12 @@ test("a drag in either direction chooses a part of what is shown", () => {
   const shown = { from: START + 2_000, to: START + 6_000 };
   const expected = { from: START + 3_000, to: START + 5_000 };
   expect([between(0.25, 0.75, shown, WHOLE), between(0.75, 0.25, shown, WHOLE)]).toEqual([expected, expected]);
+});
+
+test("a time has its date if the whole time is longer than a day", () => {
+  const day = { from: START, to: START + 86_400_000 };
+  expect(timeText(START + 125, day, "local")).toBe("15:00:00.125");
+  const longer = { ...day, to: day.to + 1 };
+  expect(timeText(longer.to, longer, "local")).toBe("2026-03-02 15:00:00.001");
+  expect(timeText(longer.to, longer, "utc")).toBe("2026-03-02 09:30:00.001 UTC");
 });

@@ -98,8 +98,10 @@ async fn under_load(
         while !enough.load(Ordering::Relaxed) {
             let (payload, _) = repeated(async || server.register(&path).await).await;
             let id = payload["subscription"]["id"].as_str().unwrap_or_else(|| panic!("{payload}"));
-            server.transition("activate", id, None).await;
-            server.transition("deactivate", id, None).await;
+            for action in ["activate", "deactivate"] {
+                let (payload, _) = repeated(async || server.transition(action, id, None).await).await;
+                assert_eq!(payload["userErrors"], json!([]), "{action} of {path}");
+            }
         }
     };
     let backing_up = async {

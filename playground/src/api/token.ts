@@ -15,16 +15,18 @@ export type SignInReason = "required" | "refused" | "requested";
 export interface SignIn {
   token: string | null;
   asking: SignInReason | null;
-  /** Number of sign-outs. What a view holds belongs to one session, so it is dropped when the number changes. */
+  /** Number of ended sessions. What a view holds belongs to one session, so it is dropped when the number changes. */
   session: number;
 }
 
 const kept = new KeptToken(BASE_PATH, window.sessionStorage, window.localStorage);
-const otherTabs = new OtherTabs(offered, take);
+const otherTabs = new OtherTabs(offered, take, endSession);
 /** Tokens that the server refused. They are neither taken from another tab nor sent to it. */
 const refusedTokens = new Set<string>();
 
-let state: SignIn = { token: kept.read(), asking: null, session: kept.session() };
+let state: SignIn = { token: kept.read(), asking: null, session: 0 };
+/** Number of sign-outs that this page knows. */
+let signOuts = kept.session();
 let declined = false;
 let closed: PromiseWithResolvers<void> | undefined;
 let replacing: Promise<void> | undefined;
@@ -33,7 +35,7 @@ const listeners = new Set<() => void>();
 // The user may sign out in another tab, also while the browser holds this page back.
 for (const event of ["storage", "pageshow"]) {
   window.addEventListener(event, () => {
-    if (kept.session() !== state.session) {
+    if (kept.session() !== signOuts) {
       endSession();
     }
   });
@@ -84,13 +86,14 @@ export function closeSignIn(token: string | null): void {
   }
 }
 
-/** Signs out in all tabs. */
+/** Signs out in all tabs. A message ends the sessions of the other tabs if the storage has no room for the number. */
 export function signOut(): void {
   try {
     kept.countSignOut();
-  } finally {
-    endSession();
+  } catch {
+    otherTabs.signOut();
   }
+  endSession();
 }
 
 /** Waits until a refused token is replaced, and until the dialog is closed. */
@@ -133,13 +136,14 @@ function answer(change: SignIn): void {
 function endSession(): void {
   kept.forget();
   declined = false;
-  show({ ...state, token: null, session: kept.session() });
+  signOuts = kept.session();
+  show({ ...state, token: null, session: state.session + 1 });
 }
 
 /** Returns the token for another tab; null if there is none that the server may accept. */
 function offered(): OfferedToken | null {
-  const { token, session } = state;
-  return token === null || refusedTokens.has(token) ? null : { token, session };
+  const { token } = state;
+  return token === null || refusedTokens.has(token) ? null : { token, session: signOuts };
 }
 
 /**
@@ -148,7 +152,7 @@ function offered(): OfferedToken | null {
  */
 function take({ token, session }: OfferedToken): boolean {
   const isWaiting = replacing !== undefined && state.token === null && state.asking !== "requested";
-  const isTaken = isWaiting && session === state.session && !refusedTokens.has(token);
+  const isTaken = isWaiting && session === signOuts && !refusedTokens.has(token);
   if (isTaken) {
     use(token);
   }

@@ -56,8 +56,9 @@ export default function CommandPalette({ requests }: { requests: number }) {
           <Spotlight.Empty>
             Nothing found. Labels of the newest executions were tried; write name=value to search all labels. Dedup keys
             expire. A text of 4 or more characters with a digit and without spaces was also tried as a key of the newest 20
-            source subscriptions that are not deactivated. The key of another parent is found in the list of executions, with
-            the field Parent.
+            source subscriptions that are not deactivated. A message's key without a digit is found only in the field Dedup
+            key: of its subscription, or of the list of executions, with the field Parent. The list finds keys of other
+            parents too.
           </Spotlight.Empty>
         )}
       </Spotlight.ActionsList>

@@ -47,8 +47,11 @@ async function readFrom(
   let after = start;
   while (after !== null && nodes.length < most) {
     const page = await readPage(id, event, after, signal);
-    nodes.push(...(page?.nodes ?? []));
-    after = page?.pageInfo.hasNextPage ? page.pageInfo.endCursor : null;
+    if (!page) {
+      return { nodes, more: true };
+    }
+    nodes.push(...page.nodes);
+    after = page.pageInfo.hasNextPage ? page.pageInfo.endCursor : null;
   }
   return { nodes, more: after !== null };
 }

@@ -54,6 +54,7 @@ function StepsOfBoth({ left, right }: { left: Execution; right: Execution }) {
         <CompareSteps left={left} right={complete} />
       </Panel>
       <Panel title="Errors">
+        {error && <Failure error={error} />}
         <CompareErrors left={left} right={complete} />
       </Panel>
     </>

@@ -6,6 +6,7 @@ import { ObjectLink } from "../../app/object_links";
 import { StatusBadge } from "../../ui/status_badge";
 import { Duration } from "../../ui/time";
 import type { Tone } from "../../ui/tone";
+import { absenceInWords } from "./error_pairs";
 import type { Execution, StepState } from "./live_execution";
 import { stepInWords, toneOfStep } from "./step_words";
 import classes from "./compare.module.css";
@@ -19,7 +20,8 @@ interface Row {
 interface Side {
   /** Id of the run, for the row of the whole run. */
   run: string | null;
-  state: { status: string; label: string; tone?: Tone } | null;
+  /** The state, or words for a step that the run does not name. */
+  state: { status: string; label: string; tone?: Tone } | string;
   seconds: number | null;
 }
 
@@ -35,17 +37,22 @@ const COLUMNS: readonly Column<Row>[] = [
 export function CompareSteps({ left, right }: { left: Execution; right: Execution }) {
   const [ours, theirs] = [stepsOf(left), stepsOf(right)];
   const names = [...new Set([...ours.keys(), ...theirs.keys()])];
-  const rows = names.map((name) => ({ name, left: sideOf(ours.get(name)), right: sideOf(theirs.get(name)) }));
+  const rows = names.map((name) => ({ name, left: sideOf(ours.get(name), left), right: sideOf(theirs.get(name), right) }));
   const whole = { name: "Whole run", left: wholeOf(left), right: wholeOf(right) };
-  return <DataTable label="Steps of both runs" columns={COLUMNS} rows={[whole, ...rows]} rowKey={({ name }) => name} />;
+  return <DataTable label="Steps of both runs" columns={COLUMNS} rows={[whole, ...rows]} rowKey={keyOf} />;
+}
+
+/** A step can have the name of the row of the whole run. */
+function keyOf({ name, left }: Row): string {
+  return left.run === null ? `step ${name}` : "run";
 }
 
 function stepsOf(execution: Execution): Map<string, StepState> {
   return new Map((execution.steps?.nodes ?? []).map((step) => [step.name, step]));
 }
 
-function sideOf(step: StepState | undefined): Side {
-  const state = step ? { status: step.status, label: stepInWords(step), tone: toneOfStep(step) } : null;
+function sideOf(step: StepState | undefined, execution: Execution): Side {
+  const state = step ? { status: step.status, label: stepInWords(step), tone: toneOfStep(step) } : absenceInWords(execution);
   return { run: null, state, seconds: step ? secondsBetween(step.enteredAt, step.completedAt) : null };
 }
 
@@ -58,8 +65,8 @@ function secondsBetween(from: string | null, to: string | null): number | null {
 }
 
 function State({ side: { run, state } }: { side: Side }) {
-  if (!state) {
-    return <span className={classes.missing}>Not reached</span>;
+  if (typeof state === "string") {
+    return <span className={classes.missing}>{state}</span>;
   }
   return run === null ? (
     <StatusBadge {...state} />

@@ -3,9 +3,9 @@
 import { useState, type PointerEvent } from "react";
 
 import { useZone } from "../../ui/clock";
-import { formatClock, formatDuration } from "../../ui/format";
+import { formatDuration } from "../../ui/format";
 import type { Span } from "./timeline";
-import { between, isWhole } from "./timeline_range";
+import { between, isWhole, timeText } from "./timeline_range";
 import classes from "./timeline_view.module.css";
 
 const TICKS = 4;
@@ -43,7 +43,7 @@ export function TimelineAxis({ span, whole, onChoose }: Props) {
   const ticks = Array.from({ length: TICKS + 1 }, (_, tick) => ((span.to - span.from) * tick) / TICKS);
   const labels = isWhole(span, whole)
     ? ticks.map((after) => (after === 0 ? "Start" : formatDuration(after / 1_000)))
-    : ticks.map((after) => formatClock(span.from + after, zone));
+    : ticks.map((after) => timeText(span.from + after, whole, zone));
   return (
     <>
       <div

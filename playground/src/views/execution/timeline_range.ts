@@ -1,5 +1,7 @@
 /** The part of a timeline that is shown. In an address, it is in milliseconds since the beginning, such as `1500-3200`. */
 
+import type { Zone } from "../../ui/clock";
+import { formatClock, formatTime } from "../../ui/format";
 import type { Span } from "./timeline";
 
 /** Length of the shortest part in milliseconds. The times of events are shown in milliseconds. */
@@ -7,6 +9,7 @@ const SHORTEST_MS = 4;
 const ZOOM = 2;
 /** Distance of a move, as a share of the shown part. */
 const STEP = 0.25;
+const DAY_MS = 86_400_000;
 
 /** Returns the part that an address names; the whole time if it names none. */
 export function readRange(text: string | undefined, whole: Span): Span {
@@ -21,6 +24,11 @@ export function rangeText({ from, to }: Span, whole: Span): string | undefined {
 
 export function isWhole({ from, to }: Span, whole: Span): boolean {
   return from <= whole.from && to >= whole.to;
+}
+
+/** Returns a time of the shown part in a zone: with its date if the whole time is longer than a day, else the time of day. */
+export function timeText(time: number, { from, to }: Span, zone: Zone): string {
+  return to - from > DAY_MS ? formatTime(time, zone) : formatClock(time, zone);
 }
 
 /** Returns the part between two places of the shown part, which are shares of its length in any order. */

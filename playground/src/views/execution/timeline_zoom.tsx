@@ -4,9 +4,9 @@ import { ActionIcon, Button, Group, Text } from "@mantine/core";
 import { IconChevronLeft, IconChevronRight, IconMinus, IconPlus } from "@tabler/icons-react";
 
 import { useZone } from "../../ui/clock";
-import { formatClock, formatDuration } from "../../ui/format";
+import { formatDuration } from "../../ui/format";
 import type { Span } from "./timeline";
-import { isWhole } from "./timeline_range";
+import { isWhole, timeText } from "./timeline_range";
 
 interface Props {
   span: Span;
@@ -18,7 +18,8 @@ interface Props {
 export function TimelineZoom({ span, whole, onKey }: Props) {
   const zone = useZone();
   const all = isWhole(span, whole);
-  const part = `${formatClock(span.from, zone)} to ${formatClock(span.to, zone)} (${formatDuration((span.to - span.from) / 1_000)})`;
+  const [from, to] = [span.from, span.to].map((time) => timeText(time, whole, zone));
+  const part = `${from} to ${to} (${formatDuration((span.to - span.from) / 1_000)})`;
   return (
     <Group gap="xs" mb="xs">
       <ActionIcon variant="default" aria-label="Zoom in" onClick={() => onKey("+")}>
