@@ -56,11 +56,6 @@ CREATE OR REPLACE FUNCTION noetl.index_labels() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
 $$
 BEGIN
-    IF TG_OP = 'UPDATE'
-       AND (OLD.labels, OLD.status, OLD.start_time, OLD.tenant_id)
-           IS NOT DISTINCT FROM (NEW.labels, NEW.status, NEW.start_time, NEW.tenant_id) THEN
-        RETURN NULL;
-    END IF;
     -- In the trigger of a deletion, NEW is null.
     DELETE FROM noetl.execution_label WHERE execution_id = coalesce(NEW.execution_id, OLD.execution_id);
     INSERT INTO noetl.execution_label (execution_id, label, label_tenant, label_status, label_time)
@@ -75,11 +70,15 @@ $$;
 REVOKE ALL ON FUNCTION noetl.index_labels() FROM PUBLIC;
 
 DROP TRIGGER IF EXISTS execution_index_labels ON noetl.execution;
-CREATE TRIGGER execution_index_labels AFTER INSERT OR UPDATE ON noetl.execution
+CREATE TRIGGER execution_index_labels AFTER INSERT ON noetl.execution
     FOR EACH ROW WHEN (NEW.labels IS NOT NULL) EXECUTE FUNCTION noetl.index_labels();
-DROP TRIGGER IF EXISTS execution_clear_labels ON noetl.execution;
-CREATE TRIGGER execution_clear_labels AFTER UPDATE ON noetl.execution
-    FOR EACH ROW WHEN (OLD.labels IS NOT NULL AND NEW.labels IS NULL) EXECUTE FUNCTION noetl.index_labels();
+-- The projector changes a row often, and what the index has of it seldom. The condition is cheaper than a call.
+DROP TRIGGER IF EXISTS execution_change_labels ON noetl.execution;
+CREATE TRIGGER execution_change_labels AFTER UPDATE ON noetl.execution
+    FOR EACH ROW WHEN ((OLD.labels IS NOT NULL OR NEW.labels IS NOT NULL)
+        AND (OLD.labels, OLD.status, OLD.start_time, OLD.tenant_id)
+            IS DISTINCT FROM (NEW.labels, NEW.status, NEW.start_time, NEW.tenant_id))
+    EXECUTE FUNCTION noetl.index_labels();
 DROP TRIGGER IF EXISTS execution_drop_labels ON noetl.execution;
 CREATE TRIGGER execution_drop_labels AFTER DELETE ON noetl.execution
     FOR EACH ROW WHEN (OLD.labels IS NOT NULL) EXECUTE FUNCTION noetl.index_labels();

@@ -225,7 +225,7 @@ pub async fn measure_triggers(stage: &Stage, without: &Stage, report: &mut Repor
                          DROP TRIGGER execution_history_update ON noetl.execution;
                          DROP TRIGGER execution_history_delete ON noetl.execution;
                          DROP TRIGGER execution_index_labels ON noetl.execution;
-                         DROP TRIGGER execution_clear_labels ON noetl.execution;
+                         DROP TRIGGER execution_change_labels ON noetl.execution;
                          DROP TRIGGER execution_drop_labels ON noetl.execution";
     without.deployment.on_shard(0, drop_triggers).await;
     let ((with_all, tasks), (with_none, other_tasks)) = (sources(stage).await, sources(without).await);
