@@ -37,15 +37,16 @@ class Api:
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def send(self, operation: str, **variables: Any) -> dict[str, Any]:
-        """Returns the result of an operation with one root field; repeats it until the server responds."""
+        """Returns the result of the operation's first root field; repeats the operation until the server responds."""
         pause = 0.2
         while True:
             try:
                 async with Client(transport=AIOHTTPTransport(self.url, headers=self.headers, timeout=20)) as session:
                     result = await session.execute(self.request(operation, variables))
-                root: dict[str, Any] = next(iter(result.values())) or {}
-                check(root)
-                return root
+                payloads: list[dict[str, Any]] = [payload or {} for payload in result.values()]
+                for payload in payloads:
+                    check(payload)
+                return payloads[0]
             except (TransportError, ClientError, OSError, asyncio.TimeoutError, Unavailable) as error:
                 stop_if_permanent(error)
                 log.warning("%s failed, next attempt in %.1f s: %s", operation, pause, error)

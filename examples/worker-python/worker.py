@@ -51,57 +51,57 @@ class Worker:
         """Runs the execution of a claimed entry, and settles the entry."""
         lease = {"entryId": entry["entryId"], "lease": entry["lease"]}
         try:
-            await self.run(entry["executionId"], lease)
+            await self.run(entry, lease)
         except Refused as refusal:
             # The lease was lost, or the execution can't continue. If the lease was lost, the next call is refused too.
-            log.error("execution %s: %s", entry["executionId"], refusal)
+            log.error("entry %s: %s", entry["entryId"], refusal)
             try:
                 await self.api.send("Failed", input={"failures": [{**lease, "error": str(refusal)}]})
             except Refused as stale:
                 log.warning("entry %s: %s", entry["entryId"], stale)
 
-    async def run(self, execution: str, lease: dict[str, str]) -> None:
-        """Runs the steps that are not done yet, in the order of the document, completes the execution, and settles the
-        entry."""
-        state = await self.api.send("Run", id=execution)
-        workflow = (state.get("catalogEntry") or {}).get("workflow") or {"steps": []}
-        for name in [step["name"] for step in workflow["steps"]]:
-            # The execution can be cancelled at any time. If the lease is lost, another worker continues it.
-            await self.api.send("Renew", input={"claims": [lease], "leaseSeconds": self.options.lease_seconds})
-            state = await self.api.send("Run", id=execution)
-            if state["status"] in ENDED:
-                break
-            steps = {step["name"]: step["status"] for step in state["steps"]["nodes"]}
-            if steps.get(name) in ("COMPLETED", "SKIPPED"):
-                continue
-            meta = {"command_id": f"{name}:1", "attempt": 1}
-            data = await self.step(name, state["workload"])
-            await self.report(
-                execution,
-                lease,
-                {"type": "step.enter", "nodeName": name, "status": "ENTERED"},
-                {"type": "call.done", "nodeName": name, "status": "COMPLETED", "meta": meta, "result": {"data": data}},
-                {"type": "command.completed", "nodeName": name, "status": "success", "meta": meta},
-            )
-        if state["status"] in ENDED:
-            await self.api.send("Delivered", input={"claims": [lease]})
+    async def run(self, entry: dict[str, Any], lease: dict[str, str]) -> None:
+        """Runs the steps that are not done yet, in the order of the document. The last report also completes the
+        execution and settles the entry."""
+        execution = (entry["entry"] or {}).get("execution")
+        if execution is None:
+            raise Refused("the execution does not exist")
+        done = {step["name"] for step in execution["steps"]["nodes"] if step["status"] in ("COMPLETED", "SKIPPED")}
+        workflow = (execution["catalogEntry"] or {}).get("workflow") or {"steps": []}
+        left = [step["name"] for step in workflow["steps"] if step["name"] not in done]
+        # Three events for each step, and one for the end. A later cancellation has a larger id, so it stays.
+        ids = iter((await self.api.send("ReserveIds", count=3 * len(left) + 1))["eventIds"])
+        status, settled = execution["status"], False
+        # The execution can be cancelled at any time. If the lease is lost, another worker continues it.
+        while status not in ENDED and not settled:
+            events = await self.step(left.pop(0), execution["workload"]) if left else []
+            settled = not left
+            if settled:
+                events.append({"type": "playbook.completed", "status": "COMPLETED"})
+            named = [{"eventId": next(ids), "executionId": execution["id"], **event} for event in events]
+            status = await self.report(named, lease, settled)
+        if settled:
+            log.info("execution %s is %s", execution["id"], status)
         else:
-            await self.report(execution, lease, {"type": "playbook.completed", "status": "COMPLETED"}, settle=True)
-            log.info("execution %s is completed", execution)
+            await self.api.send("Delivered", input={"claims": [lease]})
 
-    async def step(self, name: str, workload: Any) -> dict[str, Any]:
-        """Does the work of a step. A real worker calls the step's tool."""
+    async def step(self, name: str, workload: Any) -> list[dict[str, Any]]:
+        """Does the work of a step, and returns its events. A real worker calls the step's tool."""
         await asyncio.sleep(self.options.step_seconds)
-        return {"step": name, "fields": len(workload or {})}
+        meta = {"command_id": f"{name}:1", "attempt": 1}
+        result = {"data": {"step": name, "fields": len(workload or {})}}
+        return [
+            {"type": "step.enter", "nodeName": name, "status": "ENTERED"},
+            {"type": "call.done", "nodeName": name, "status": "COMPLETED", "meta": meta, "result": result},
+            {"type": "command.completed", "nodeName": name, "status": "success", "meta": meta},
+        ]
 
-    async def report(
-        self, execution: str, lease: dict[str, str], *events: dict[str, Any], settle: bool = False
-    ) -> None:
-        """Stores events of an execution, unless another worker has claimed its entry. A repeat has the same ids, so no
-        event is stored twice."""
-        ids = (await self.api.send("ReserveIds", count=len(events)))["eventIds"]
-        named = [{"eventId": id, "executionId": execution, **event} for id, event in zip(ids, events)]
-        await self.api.send("Project", events=named, claim=lease, settle=settle)
+    async def report(self, events: list[dict[str, Any]], lease: dict[str, str], settle: bool) -> str:
+        """Stores events of an execution, unless another worker has claimed its entry, and settles the entry or renews
+        its lease. Returns the status of the execution. A repeat has the same ids, so no event is stored twice."""
+        seconds = self.options.lease_seconds
+        payload = await self.api.send("Report", events=events, claim=lease, settle=settle, leaseSeconds=seconds)
+        return str(payload["executions"][0]["status"])
 
     async def follow(self, journal: Journal) -> None:
         """Writes every event to the journal. Continues after the last stored one when the connection returns."""

@@ -43,6 +43,11 @@ const OUTBOX: &str = "query($prefix: String!) { outbox { entries(first: 100, fil
     id event { id meta catalogEntry { path } } execution { id workload }
 } } } }";
 
+/// Mutation of a list: the claims are its nodes.
+const CLAIMS: &str = "mutation($prefix: String!) { claimOutbox(input: {select: {filter: {subjectPrefix: $prefix}}}) { nodes: claims {
+    executionId entry { status execution { id status workload steps(first: 2) { nodes { name } } catalogEntry { path workflow { steps { name } } } } }
+} } }";
+
 const ENTRIES: &str = "query($prefix: String!) { catalogEntries(first: 100, filter: {pathPrefix: $prefix}) { nodes {
     path workflow { steps { name } } versions(first: 2) { nodes { version content } totalCount { value } }
     executions(first: 2) { nodes { id workload catalogEntry { path } } totalCount(upTo: 5) { value } }
@@ -199,7 +204,7 @@ async fn cost(server: &Server, query: &str, prefix: &str) -> (i64, Vec<Value>) {
     (statements, list["nodes"].as_array().unwrap().clone())
 }
 
-/// A list, and fields of its items: lists with two items, and objects.
+/// A list, and fields of its items: lists with two items, and paths of objects.
 struct List {
     query: &'static str,
     lists: &'static [&'static str],
@@ -213,7 +218,8 @@ async fn costs(server: &Server, lists: &[List], prefix: &str, count: i64) -> Vec
         let (statements, nodes) = cost(server, list.query, prefix).await;
         assert_eq!(i64::try_from(nodes.len()).unwrap(), count, "{}", list.query);
         for node in &nodes {
-            assert!(list.objects.iter().all(|field| node[field].is_object()), "{node}");
+            let is_object = |path: &&str| node.pointer(&format!("/{path}")).is_some_and(Value::is_object);
+            assert!(list.objects.iter().all(is_object), "{node}");
             for field in list.lists {
                 assert_eq!(node[field]["nodes"].as_array().unwrap().len(), 2, "{node}");
             }
@@ -249,7 +255,8 @@ async fn write_logs(seed: &mut Seed, prefix: &str, count: i64) {
         let execution = seed.execution(&format!("{prefix}outbox/{row}"), None).await;
         let entry = seed.entry(&format!("{prefix}message/{row}"), "playbook").await;
         seed.event(execution, entry, &path, "call.done", "DONE").await;
-        let insert = "INSERT INTO noetl.outbox (event_id, execution_id, payload, tenant_id) VALUES ($1, $2, '{}', $3)";
+        let insert = "INSERT INTO noetl.outbox (event_id, execution_id, payload, tenant_id, subject)
+                      VALUES ($1, $2, '{}', $3, $3)";
         let shard = usize::from(seed.map.shard_of(noetl_domain::ids::Id::new(execution)));
         let insert = sqlx::query(insert).bind(seed.last).bind(execution).bind(prefix);
         insert.execute(&mut seed.shards[shard]).await.unwrap();
@@ -276,6 +283,7 @@ async fn a_list_runs_no_statement_for_each_row() {
     let of_logs = [
         List { query: EVENTS, lists: &[], objects: &["catalogEntry", "owner"] },
         List { query: OUTBOX, lists: &[], objects: &["event", "execution"] },
+        List { query: CLAIMS, lists: &[], objects: &["entry/execution/catalogEntry"] },
     ];
     compare(&of_logs, &server, async |count| {
         let prefix = format!("log{count}/");

@@ -30,6 +30,7 @@ mod read_model_fill;
 mod recorded_logs;
 mod refused_writes;
 mod relay;
+mod reported_executions;
 mod sealed_loops;
 mod shared_statements;
 mod states_after_crash;

@@ -1,9 +1,11 @@
 //! A worker: claims entries of a pool, runs their executions step by step, and follows all events live.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::join_all;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -11,8 +13,7 @@ use tokio::time::{sleep, timeout};
 use crate::api::{Api, ApiError};
 use crate::journal::Journal;
 use crate::operations::{
-    Claim, Delivered, Failed, Follow, Project, Renew, ReserveIds, Run, claim, delivered, failed, follow, project,
-    renew, reserve_ids, run,
+    Claim, Delivered, Failed, Follow, Report, ReserveIds, claim, delivered, failed, follow, report, reserve_ids,
 };
 
 const POLL: Duration = Duration::from_secs(5);
@@ -69,81 +70,71 @@ impl Worker {
         }
     }
 
-    /// Runs the steps that are not done yet, in the order of the document, completes the execution, and settles the
-    /// entry.
+    /// Runs the steps that are not done yet, in the order of the document. The last report also completes the execution
+    /// and settles the entry.
     async fn run(&self, entry: &claim::ClaimClaimOutboxClaims) -> Result<(), ApiError> {
-        let (entry_id, lease) = (entry.entry_id.clone(), entry.lease.clone());
-        let execution = entry.execution_id.as_deref().ok_or_else(|| refused("the entry has no execution"))?;
-        let mut state = self.state(execution).await?;
-        let workflow = state.catalog_entry.take().and_then(|entry| entry.workflow);
-        for step in workflow.into_iter().flat_map(|workflow| workflow.steps) {
-            // The execution can be cancelled at any time. If the lease is lost, another worker continues it.
-            let claims = vec![renew::OutboxClaimRef { entry_id: entry_id.clone(), lease: lease.clone() }];
-            let input = renew::RenewOutboxLeasesInput { claims, lease_seconds: Some(self.lease_seconds) };
-            self.api.send::<Renew>(renew::Variables { input }).await?;
-            state = self.state(execution).await?;
-            if has_ended(&state) {
-                break;
-            }
-            if has_done(&state, &step.name) {
-                continue;
-            }
-            let meta = Some(json!({ "command_id": format!("{}:1", step.name), "attempt": 1 }));
-            let data = self.step(&step.name, state.workload.as_ref()).await;
-            let name = Some(step.name);
-            let entered = event("step.enter", "ENTERED");
-            let done = project::EventInput {
-                meta: meta.clone(),
-                result: Some(json!({ "data": data })),
-                ..event("call.done", "COMPLETED")
-            };
-            let completed = project::EventInput { meta, ..event("command.completed", "success") };
-            let events = [entered, done, completed];
-            let events = events.map(|event| project::EventInput { node_name: name.clone(), ..event });
-            self.report(execution, entry, events, false).await?;
-        }
-        if has_ended(&state) {
-            let claims = vec![delivered::OutboxClaimRef { entry_id, lease }];
-            let input = delivered::MarkOutboxPublishedInput { claims };
-            self.api.send::<Delivered>(delivered::Variables { input }).await?;
-        } else {
-            self.report(execution, entry, [event("playbook.completed", "COMPLETED")], true).await?;
-            eprintln!("execution {execution} is completed");
-        }
-        Ok(())
-    }
-
-    async fn state(&self, id: &str) -> Result<run::RunExecution, ApiError> {
-        let data = self.api.send::<Run>(run::Variables { id: id.to_owned() }).await?;
-        data.execution.ok_or_else(|| refused("the execution does not exist"))
-    }
-
-    /// Does the work of a step. A real worker calls the step's tool.
-    async fn step(&self, name: &str, workload: Option<&Value>) -> Value {
-        sleep(self.step_time).await;
-        json!({ "step": name, "fields": workload.and_then(Value::as_object).map_or(0, serde_json::Map::len) })
-    }
-
-    /// Stores events of an execution, unless another worker has claimed its entry. A repeat has the same ids, so no event
-    /// is stored twice. With `settle`, the entry is settled too.
-    async fn report<const N: usize>(
-        &self,
-        execution: &str,
-        entry: &claim::ClaimClaimOutboxClaims,
-        events: [project::EventInput; N],
-        settle: bool,
-    ) -> Result<(), ApiError> {
-        let variables = reserve_ids::Variables { count: i64::try_from(N).unwrap_or(i64::MAX) };
+        let execution = entry.entry.as_ref().and_then(|entry| entry.execution.as_ref());
+        let execution = execution.ok_or_else(|| refused("the execution does not exist"))?;
+        let workflow = execution.catalog_entry.as_ref().and_then(|entry| entry.workflow.as_ref());
+        let names = workflow.into_iter().flat_map(|workflow| &workflow.steps).map(|step| step.name.as_str());
+        let mut left: VecDeque<&str> = names.filter(|name| !has_done(execution, name)).collect();
+        // Three events for each step, and one for the end. A later cancellation has a larger id, so it stays.
+        let variables = reserve_ids::Variables { count: i64::try_from(3 * left.len() + 1).unwrap_or(i64::MAX) };
         let reserved = self.api.send::<ReserveIds>(variables).await?.reserve_event_ids;
-        let ids = reserved.map(|payload| payload.event_ids).unwrap_or_default();
-        let named = ids.into_iter().zip(events).map(|(id, event)| project::EventInput {
-            event_id: id,
-            execution_id: execution.to_owned(),
-            ..event
-        });
-        let claim = project::OutboxClaimRef { entry_id: entry.entry_id.clone(), lease: entry.lease.clone() };
-        self.api.send::<Project>(project::Variables { events: named.collect(), claim, settle }).await?;
+        let mut ids = reserved.map(|payload| payload.event_ids).unwrap_or_default().into_iter();
+        let (mut ended, mut settled) = (has_ended(&execution.status), false);
+        // The execution can be cancelled at any time. If the lease is lost, another worker continues it.
+        while !ended && !settled {
+            let mut events = match left.pop_front() {
+                Some(name) => self.step(name, execution.workload.as_ref()).await,
+                None => Vec::new(),
+            };
+            settled = left.is_empty();
+            if settled {
+                events.push(event("playbook.completed", "COMPLETED"));
+            }
+            let named = events.into_iter().zip(&mut ids).map(|(event, event_id)| report::EventInput {
+                event_id,
+                execution_id: execution.id.clone(),
+                ..event
+            });
+            ended = self.report(named.collect(), entry, settled).await?;
+        }
+        if settled {
+            eprintln!("execution {} has ended", execution.id);
+        } else {
+            let claim = delivered::OutboxClaimRef { entry_id: entry.entry_id.clone(), lease: entry.lease.clone() };
+            let input = delivered::MarkOutboxPublishedInput { claims: vec![claim] };
+            self.api.send::<Delivered>(delivered::Variables { input }).await?;
+        }
         Ok(())
+    }
+
+    /// Does the work of a step, and returns its events. A real worker calls the step's tool.
+    async fn step(&self, name: &str, workload: Option<&Value>) -> Vec<report::EventInput> {
+        sleep(self.step_time).await;
+        let fields = workload.and_then(Value::as_object).map_or(0, serde_json::Map::len);
+        let meta = Some(json!({ "command_id": format!("{name}:1"), "attempt": 1 }));
+        let result = Some(json!({ "data": { "step": name, "fields": fields } }));
+        let done = report::EventInput { meta: meta.clone(), result, ..event("call.done", "COMPLETED") };
+        let completed = report::EventInput { meta, ..event("command.completed", "success") };
+        let events = [event("step.enter", "ENTERED"), done, completed].into_iter();
+        events.map(|event| report::EventInput { node_name: Some(name.to_owned()), ..event }).collect()
+    }
+
+    /// Stores events of an execution, unless another worker has claimed its entry, and settles the entry or renews its
+    /// lease. Returns whether the execution has ended. A repeat has the same ids, so no event is stored twice.
+    async fn report(
+        &self,
+        events: Vec<report::EventInput>,
+        entry: &claim::ClaimClaimOutboxClaims,
+        settle: bool,
+    ) -> Result<bool, ApiError> {
+        let claim = report::OutboxClaimRef { entry_id: entry.entry_id.clone(), lease: entry.lease.clone() };
+        let variables = report::Variables { events, claim, settle, lease_seconds: self.lease_seconds };
+        let payload = self.api.send::<Report>(variables).await?.project_events;
+        let execution = payload.and_then(|payload| payload.executions.into_iter().next());
+        Ok(has_ended(&execution.ok_or_else(|| refused("the execution does not exist"))?.status))
     }
 
     /// Writes every event to the journal. Continues after the last stored one when the connection returns.
@@ -194,22 +185,21 @@ fn refused(reason: &str) -> ApiError {
     ApiError::Refused(reason.to_owned())
 }
 
-fn event(event_type: &str, status: &str) -> project::EventInput {
-    project::EventInput {
+fn event(event_type: &str, status: &str) -> report::EventInput {
+    report::EventInput {
         type_: event_type.to_owned(),
         status: Some(status.to_owned()),
-        ..project::EventInput::default()
+        ..report::EventInput::default()
     }
 }
 
-fn has_ended(state: &run::RunExecution) -> bool {
-    matches!(
-        state.status,
-        run::ExecutionStatus::COMPLETED | run::ExecutionStatus::FAILED | run::ExecutionStatus::CANCELLED
-    )
+/// Returns whether a status, of any operation, is that of an execution that has ended.
+fn has_ended(status: &impl Serialize) -> bool {
+    ["COMPLETED", "FAILED", "CANCELLED"].iter().any(|ended| json!(status) == *ended)
 }
 
-fn has_done(state: &run::RunExecution, name: &str) -> bool {
-    let mut steps = state.steps.iter().flat_map(|steps| &steps.nodes);
-    steps.any(|step| step.name == name && matches!(step.status, run::StepStatus::COMPLETED | run::StepStatus::SKIPPED))
+fn has_done(execution: &claim::ClaimClaimOutboxClaimsEntryExecution, name: &str) -> bool {
+    use claim::StepStatus::{COMPLETED, SKIPPED};
+    let mut steps = execution.steps.iter().flat_map(|steps| &steps.nodes);
+    steps.any(|step| step.name == name && matches!(step.status, COMPLETED | SKIPPED))
 }

@@ -43,7 +43,7 @@ export class Api {
     this.#authorization = token === undefined ? {} : { Authorization: `Bearer ${token}` };
   }
 
-  /** Returns the result of the operation's root field, which must not be null; repeats it until the server responds. */
+  /** Returns the result of a root field, which must not be null; repeats the operation until the server responds. */
   async send<Root extends string, Result extends Partial<Record<Root, unknown>>, Variables>(
     document: TypedDocumentString<Result, Variables>,
     root: Root & keyof Result,
@@ -51,9 +51,10 @@ export class Api {
   ): Promise<NonNullable<Result[Root & keyof Result]>> {
     for (let pause = 200; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
       try {
-        const payload = (await this.#post(document, variables))[root];
+        const data = await this.#post(document, variables);
+        for (const payload of Object.values(data)) check((payload ?? {}) as Payload);
+        const payload = data[root];
         if (payload === null || payload === undefined) throw new Refused(`${root} is null`);
-        check(payload as Payload);
         return payload;
       } catch (error) {
         if (error instanceof Refused) throw error;

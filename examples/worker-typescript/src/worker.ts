@@ -7,14 +7,11 @@ import {
   ClaimDocument,
   DeliveredDocument,
   FailedDocument,
-  ProjectDocument,
-  RenewDocument,
+  ReportDocument,
   ReserveIdsDocument,
-  RunDocument,
   type ClaimMutation,
   type EventInput,
   type OutboxClaimRef,
-  type RunQuery,
 } from "./gql/graphql.js";
 import { type Journal } from "./journal.js";
 
@@ -24,8 +21,8 @@ export interface Options {
   stepSeconds: number;
 }
 type Claim = NonNullable<ClaimMutation["claimOutbox"]>["claims"][number];
-type State = NonNullable<RunQuery["execution"]>;
-/** An event before it is reported, which gives it its ids. */
+type Execution = NonNullable<NonNullable<Claim["entry"]>["execution"]>;
+/** An event without its ids. */
 type Draft = Omit<EventInput, "eventId" | "executionId">;
 
 const ENDED = new Set<string>(["COMPLETED", "FAILED", "CANCELLED"]);
@@ -61,65 +58,68 @@ export class Worker {
   }
 
   /** Runs the execution of a claimed entry, and settles the entry. */
-  async #handle({ entryId, lease, executionId }: Claim): Promise<void> {
+  async #handle({ entryId, lease, entry }: Claim): Promise<void> {
     const held = { entryId, lease };
     try {
-      if (executionId === null || executionId === undefined) throw new Refused("the entry has no execution");
-      await this.#run(executionId, held);
+      const execution = entry?.execution;
+      if (execution === null || execution === undefined) throw new Refused("the execution does not exist");
+      await this.#run(execution, held);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       // The lease was lost, or the execution can't continue. If the lease was lost, the next call is refused too.
-      console.error(`execution ${executionId}: ${error.message}`);
+      console.error(`entry ${entryId}: ${error.message}`);
       const input = { failures: [{ ...held, error: error.message }] };
       await this.#api.send(FailedDocument, "markOutboxFailed", { input }).catch(report);
     }
   }
 
-  /** Runs the steps that are not done yet, in the order of the document, completes the execution, and settles the entry. */
-  async #run(execution: string, held: OutboxClaimRef): Promise<void> {
-    let state = await this.#state(execution);
-    for (const { name } of state.catalogEntry?.workflow?.steps ?? []) {
-      // The execution can be cancelled at any time. If the lease is lost, another worker continues it.
-      const input = { claims: [held], leaseSeconds: this.#options.leaseSeconds };
-      await this.#api.send(RenewDocument, "renewOutboxLeases", { input });
-      state = await this.#state(execution);
-      if (ENDED.has(state.status)) break;
-      const status = state.steps?.nodes.find((step) => step.name === name)?.status;
-      if (status === "COMPLETED" || status === "SKIPPED") continue;
-      const meta = { command_id: `${name}:1`, attempt: 1 };
-      const data = await this.#step(name, state.workload);
-      await this.#report(execution, held, [
-        { type: "step.enter", nodeName: name, status: "ENTERED" },
-        { type: "call.done", nodeName: name, status: "COMPLETED", meta, result: { data } },
-        { type: "command.completed", nodeName: name, status: "success", meta },
-      ]);
+  /**
+   * Runs the steps that are not done yet, in the order of the document. The last report also completes the execution
+   * and settles the entry.
+   */
+  async #run({ id, status, workload, catalogEntry, steps }: Execution, held: OutboxClaimRef): Promise<void> {
+    const isDone = (name: string) =>
+      steps?.nodes.some((step) => step.name === name && ["COMPLETED", "SKIPPED"].includes(step.status)) ?? false;
+    const names = (catalogEntry?.workflow?.steps ?? []).map(({ name }) => name);
+    const left = names.filter((name) => !isDone(name));
+    // Three events for each step, and one for the end. A later cancellation has a larger id, so it stays.
+    const count = 3 * left.length + 1;
+    const { eventIds } = await this.#api.send(ReserveIdsDocument, "reserveEventIds", { count });
+    let current: string = status;
+    let settled = false;
+    // The execution can be cancelled at any time. If the lease is lost, another worker continues it.
+    while (!ENDED.has(current) && !settled) {
+      const name = left.shift();
+      const drafts = name === undefined ? [] : await this.#step(name, workload);
+      settled = left.length === 0;
+      if (settled) drafts.push({ type: "playbook.completed", status: "COMPLETED" });
+      const events = drafts.map((draft) => ({ ...draft, executionId: id, eventId: eventIds.shift()! }));
+      current = await this.#report(events, held, settled);
     }
-    if (ENDED.has(state.status)) {
-      await this.#api.send(DeliveredDocument, "markOutboxPublished", { input: { claims: [held] } });
-      return;
-    }
-    await this.#report(execution, held, [{ type: "playbook.completed", status: "COMPLETED" }], true);
-    console.error(`execution ${execution} is completed`);
+    if (settled) console.error(`execution ${id} is ${current}`);
+    else await this.#api.send(DeliveredDocument, "markOutboxPublished", { input: { claims: [held] } });
   }
 
-  #state(id: string): Promise<State> {
-    return this.#api.send(RunDocument, "execution", { id });
-  }
-
-  /** Does the work of a step. A real worker calls the step's tool. */
-  async #step(name: string, workload: unknown): Promise<unknown> {
+  /** Does the work of a step, and returns its events. A real worker calls the step's tool. */
+  async #step(name: string, workload: unknown): Promise<Draft[]> {
     await sleep(this.#options.stepSeconds * 1000);
-    return { step: name, fields: Object.keys(workload ?? {}).length };
+    const meta = { command_id: `${name}:1`, attempt: 1 };
+    const result = { data: { step: name, fields: Object.keys(workload ?? {}).length } };
+    return [
+      { type: "step.enter", nodeName: name, status: "ENTERED" },
+      { type: "call.done", nodeName: name, status: "COMPLETED", meta, result },
+      { type: "command.completed", nodeName: name, status: "success", meta },
+    ];
   }
 
   /**
-   * Stores events of an execution, unless another worker has claimed its entry. A repeat has the same ids, so no event is
-   * stored twice.
+   * Stores events of an execution, unless another worker has claimed its entry, and settles the entry or renews its
+   * lease. Returns the status of the execution. A repeat has the same ids, so no event is stored twice.
    */
-  async #report(executionId: string, claim: OutboxClaimRef, drafts: Draft[], settle = false): Promise<void> {
-    const { eventIds } = await this.#api.send(ReserveIdsDocument, "reserveEventIds", { count: drafts.length });
-    const events = drafts.map((draft, index) => ({ ...draft, executionId, eventId: eventIds[index]! }));
-    await this.#api.send(ProjectDocument, "projectEvents", { events, claim, settle });
+  async #report(events: EventInput[], claim: OutboxClaimRef, settle: boolean): Promise<string> {
+    const variables = { events, claim, settle, leaseSeconds: this.#options.leaseSeconds };
+    const { executions } = await this.#api.send(ReportDocument, "projectEvents", variables);
+    return executions[0]!.status;
   }
 
   /** Writes every event to the journal. Continues after the last stored one when the connection returns. */

@@ -177,14 +177,18 @@ async fn project(world: &World, own: &Side, other: &Side, field: &str, id: i64, 
     let reports = reports(own, other, id);
     let events: Vec<String> = reports.iter().map(|(event, _)| input(event)).collect();
     let query = format!(
-        "mutation {{ payload: {field}(input: {{ events: [{}] }}) {{ projected rejected {{ index userErrors {{ code }} }} }} }}",
+        "mutation {{ payload: {field}(input: {{ events: [{}] }}) {{
+            projected executions {{ id }} rejected {{ index userErrors {{ code }} }} }} }}",
         events.join(", ")
     );
     let found = world.data(own, &query).await["payload"].take();
     let refused = reports.iter().enumerate().filter(|(_, (_, code))| *code != "DONE");
     let refused: Vec<Value> =
         refused.map(|(index, (_, code))| json!({ "index": index, "userErrors": [{ "code": code }] })).collect();
-    assert_eq!(found, json!({ "projected": 4, "rejected": refused }));
+    // The fourth log has no event that makes it an execution's.
+    let [first, second] = &own.executions[..] else { panic!("{:?}", own.executions) };
+    let executions = [first, second, &own.logs[0]].map(|id| json!({ "id": id }));
+    assert_eq!(found, json!({ "projected": 4, "executions": executions, "rejected": refused }));
     let count = |tenant: &str| {
         format!("SELECT count(*) FROM noetl.event WHERE event_id IN ({id}, {}) AND tenant_id = '{tenant}'", id + 1)
     };

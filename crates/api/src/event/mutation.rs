@@ -65,10 +65,8 @@ async fn project(ctx: &Context<'_>, batch: ProjectEvents) -> Result<BatchOutcome
     }
     audited(ctx, executions(&batch.drafts), async {
         let given = given_ids(&batch.drafts);
-        BatchOutcome::new(
-            &given,
-            batch.carry_out(ctx.data::<Services>()?, &WrittenInput::new(ctx), &caller(ctx)?).await,
-        )
+        let outcome = batch.carry_out(ctx.data::<Services>()?, &WrittenInput::new(ctx), &caller(ctx)?).await;
+        BatchOutcome::new(ctx, &given, outcome).await
     })
     .await
 }

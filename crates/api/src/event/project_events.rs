@@ -1,15 +1,17 @@
 //! Input and payload of `projectEvents`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use async_graphql::{ComplexObject, Context, ID, InputObject, InputValueError, MaybeUndefined, Result, SimpleObject};
 use chrono::{DateTime, Utc};
+use futures::future::join_all;
 use serde_json::Value;
 
 use super::types::Event;
 use crate::audit::AuditedPayload;
 use crate::context::Services;
 use crate::errors::{UserError, item_error, result_or_user_error};
+use crate::execution::types::Execution;
 use crate::guards::WrittenInput;
 use crate::moved_input::{Fields, FromFields, Moved};
 use crate::outbox::inputs::OutboxClaimRef;
@@ -167,7 +169,7 @@ pub(super) struct ProjectEventDocumentsPayload {
 }
 
 /// Result of a batch of events. Each event is counted once: as stored, duplicate or refused.
-#[derive(Debug, SimpleObject)]
+#[derive(Debug, Default, SimpleObject)]
 pub(super) struct BatchOutcome {
     /// Number of events that were stored.
     projected: usize,
@@ -181,8 +183,12 @@ pub(super) struct BatchOutcome {
     unknown_types: Vec<String>,
     /// Whether the entry of the claim is marked as published by this request or an earlier one.
     settled: bool,
-    /// Reasons the whole batch was refused; empty if it was carried out. If events were stored: the reason the entry was
-    /// not settled.
+    /// Executions of the events in the log (stored or duplicate), each once, in the order of the batch, with their states
+    /// after it. Source subscriptions, logs that are not an execution's, and executions that could not be read are left
+    /// out.
+    executions: Vec<Execution>,
+    /// Reasons the whole batch was refused; empty if it was carried out. If events are in the log: the reasons the entry
+    /// was not settled, or executions could not be read.
     pub(super) user_errors: Vec<UserError>,
 }
 
@@ -229,11 +235,17 @@ pub(super) struct GivenIds {
 }
 
 impl BatchOutcome {
-    pub(super) fn new(given: &[GivenIds], outcome: Result<Projected, ServiceError>) -> Result<Self> {
+    /// Creates the result. A failure to settle the entry, or to read an execution, does not hide the outcome of the events.
+    pub(super) async fn new(
+        ctx: &Context<'_>,
+        given: &[GivenIds],
+        outcome: Result<Projected, ServiceError>,
+    ) -> Result<Self> {
         let (projected, mut user_errors) = result_or_user_error(outcome)?;
-        let Projected { outcome, settled } = projected.unwrap_or_default();
+        let Some(Projected { outcome, settled }) = projected else {
+            return Ok(Self { user_errors, ..Self::default() });
+        };
         let IngestOutcome { projected, duplicates, rejected, unknown_types } = outcome;
-        let unknown_types = unknown_types.into_iter().collect();
         let settled = match settled {
             Ok(settled) => settled,
             Err(error) => {
@@ -241,13 +253,49 @@ impl BatchOutcome {
                 false
             }
         };
+        let (executions, unreadable) = read_executions(ctx, given, &rejected).await;
+        user_errors.extend(unreadable);
         let rejected = rejected.into_iter().map(|(index, error)| {
             let GivenIds { event: event_id, execution: execution_id } = given.get(index).cloned().unwrap_or_default();
             let user_errors = vec![item_error(error).of_item("events", index)];
             ProjectEventsResult { index, event_id, execution_id, user_errors }
         });
-        Ok(Self { projected, duplicates, rejected: rejected.collect(), unknown_types, settled, user_errors })
+        Ok(Self {
+            projected,
+            duplicates,
+            rejected: rejected.collect(),
+            unknown_types: unknown_types.into_iter().collect(),
+            settled,
+            executions,
+            user_errors,
+        })
     }
+}
+
+/// Returns the executions of the events that were not rejected, each once, if the payload's field is selected. Also
+/// returns the errors of those that could not be read, each once: all executions of a shard have the same one.
+async fn read_executions(
+    ctx: &Context<'_>,
+    given: &[GivenIds],
+    rejected: &BTreeMap<usize, ServiceError>,
+) -> (Vec<Execution>, Vec<UserError>) {
+    let (mut executions, mut errors) = (Vec::new(), Vec::<UserError>::new());
+    let selection = || ctx.look_ahead().field("executions");
+    if !selection().exists() {
+        return (executions, errors);
+    }
+    let in_log = given.iter().enumerate().filter(|(index, _)| !rejected.contains_key(index));
+    let mut seen = HashSet::new();
+    let ids = in_log.filter_map(|(_, ids)| ids.execution.as_ref()?.parse::<Id>().ok()).filter(|id| seen.insert(*id));
+    let ids: Vec<Id> = ids.collect();
+    for read in join_all(ids.into_iter().map(|id| Execution::read(ctx, id, selection()))).await {
+        match read.map_err(item_error) {
+            Ok(execution) => executions.extend(execution),
+            Err(error) if errors.iter().any(|known| known.message == error.message) => {}
+            Err(error) => errors.push(error),
+        }
+    }
+    (executions, errors)
 }
 
 impl AuditedPayload for BatchOutcome {
@@ -287,12 +335,6 @@ pub(super) struct Projected {
     outcome: IngestOutcome,
     /// Whether the entry of the claim was settled, or the reason it was not.
     settled: Result<bool, ServiceError>,
-}
-
-impl Default for Projected {
-    fn default() -> Self {
-        Self { outcome: IngestOutcome::default(), settled: Ok(false) }
-    }
 }
 
 impl ProjectEvents {
