@@ -2,7 +2,7 @@
 
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::{NO_RELAY, reference};
-use noetl_testkit::worker::{event, event_with};
+use noetl_testkit::worker::event_with;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
