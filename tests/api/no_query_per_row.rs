@@ -8,6 +8,8 @@ use sqlx::PgConnection;
 
 const SMALL: i64 = 2;
 const LARGE: i64 = 100;
+/// Maximum number of measurements of the large lists. Housekeeping, which runs many statements, begins seldom.
+const TRIALS: i64 = 5;
 /// More statements than these are too many for the large list. The longer request has more statements of background tasks
 /// beside it, and loads two levels one after the other that the shorter one may load together. A statement for every second
 /// row adds 49.
@@ -230,16 +232,22 @@ async fn costs(server: &Server, lists: &[List], prefix: &str, count: i64) -> Vec
     costs
 }
 
-/// Compares the numbers of statements of a few rows and of many, for lists of the same rows. `write` writes as many rows,
-/// and returns their prefix.
-async fn compare(lists: &[List], server: &Server, mut write: impl AsyncFnMut(i64) -> String) {
-    let prefix = write(SMALL).await;
+/// Compares the numbers of statements of a few rows and of many, for lists of the same rows. `write` writes as many rows
+/// for a trial, and returns their prefix.
+async fn compare(lists: &[List], server: &Server, mut write: impl AsyncFnMut(i64, i64) -> String) {
+    let prefix = write(SMALL, 0).await;
     let small = costs(server, lists, &prefix, SMALL).await;
-    let prefix = write(LARGE).await;
-    let large = costs(server, lists, &prefix, LARGE).await;
-    for ((list, small), large) in lists.iter().zip(small).zip(large) {
-        assert!(large < small + ALLOWED, "{small} statements for {SMALL} rows, {large} for {LARGE}: {}", list.query);
+    let mut least = vec![i64::MAX; lists.len()];
+    for trial in 0..TRIALS {
+        let prefix = write(LARGE, trial).await;
+        let large = costs(server, lists, &prefix, LARGE).await;
+        least = least.into_iter().zip(large).map(|(least, large)| large.min(least)).collect();
+        if least.iter().zip(&small).all(|(least, small)| *least < small + ALLOWED) {
+            return;
+        }
     }
+    let queries: Vec<&str> = lists.iter().map(|list| list.query).collect();
+    panic!("statements for {SMALL} rows: {small:?}, for {LARGE}: {least:?}, of {queries:#?}");
 }
 
 /// Writes events of executions and of source subscriptions, and outbox rows of executions, each with a log of its own.
@@ -274,8 +282,8 @@ async fn a_list_runs_no_statement_for_each_row() {
         List { query: RERUNS, lists: &["reruns"], objects: &[] },
         List { query: SUBSCRIPTIONS, lists: &["events", "executions"], objects: &["catalogEntry"] },
     ];
-    compare(&of_rows, &server, async |count| {
-        let prefix = format!("run{count}/");
+    compare(&of_rows, &server, async |count, trial| {
+        let prefix = format!("run{count}-{trial}/");
         seed.rows(&prefix, count).await;
         prefix
     })
@@ -285,15 +293,15 @@ async fn a_list_runs_no_statement_for_each_row() {
         List { query: OUTBOX, lists: &[], objects: &["event", "execution"] },
         List { query: CLAIMS, lists: &[], objects: &["entry/execution/catalogEntry"] },
     ];
-    compare(&of_logs, &server, async |count| {
-        let prefix = format!("log{count}/");
+    compare(&of_logs, &server, async |count, trial| {
+        let prefix = format!("log{count}-{trial}/");
         write_logs(&mut seed, &prefix, count).await;
         prefix
     })
     .await;
     let of_entries = [List { query: ENTRIES, lists: &["versions", "executions"], objects: &[] }];
-    compare(&of_entries, &server, async |count| {
-        let prefix = format!("entry{count}/");
+    compare(&of_entries, &server, async |count, trial| {
+        let prefix = format!("entry{count}-{trial}/");
         seed.entries(&prefix, count).await;
         prefix
     })
