@@ -63,8 +63,9 @@ class Worker:
     async def run(self, entry: dict[str, Any], lease: dict[str, str]) -> None:
         """Runs the steps that are not done yet, in the order of the document. The last report also completes the
         execution and settles the entry."""
-        execution = (entry["entry"] or {}).get("execution")
-        if execution is None:
+        # Read by itself: an execution that can't be read fails its own entry, and not those that were claimed with it.
+        execution = await self.api.send("Run", id=entry["executionId"])
+        if not execution:
             raise Refused("the execution does not exist")
         done = {step["name"] for step in execution["steps"]["nodes"] if step["status"] in ("COMPLETED", "SKIPPED")}
         workflow = (execution["catalogEntry"] or {}).get("workflow") or {"steps": []}
@@ -101,6 +102,8 @@ class Worker:
         its lease. Returns the status of the execution. A repeat has the same ids, so no event is stored twice."""
         seconds = self.options.lease_seconds
         payload = await self.api.send("Report", events=events, claim=lease, settle=settle, leaseSeconds=seconds)
+        if not payload["executions"]:
+            raise Refused("the execution does not exist")
         return str(payload["executions"][0]["status"])
 
     async def follow(self, journal: Journal) -> None:

@@ -105,13 +105,15 @@ async fn executions_that_can_not_be_read_do_not_hide_the_outcome_of_the_batch() 
     let deployment = Deployment::start(2).await;
     let server = replica(&deployment).await;
     let (here, there) = (deployment.ids_on(0, 1000, 1), deployment.ids_on(1, 1000, 2));
-    run(&mut deployment.shard(1).await, "ALTER TABLE noetl.execution RENAME COLUMN rerun_of TO gone").await;
-    let events = [entered(there[0], 1), entered(here[0], 1), entered(there[1], 1)];
+    // The list has this execution, but the status there does not include the batch.
+    let [_, listed] = one_on_each_shard(&server).await;
+    run(&mut deployment.shard(1).await, "ALTER TABLE noetl.projection_snapshot RENAME COLUMN snapshot TO gone").await;
+    let events = [entered(there[0], 1), entered(here[0], 1), entered(there[1], 1), entered(listed, listed + 10)];
     let payload = report(&server, &events).await;
     let readable =
         json!({ "id": here[0].to_string(), "status": "RUNNING", "steps": { "nodes": [{ "status": "ENTERED" }] } });
     let expected = json!({
-        "projected": 3, "duplicates": 0, "rejected": [], "executions": [readable],
+        "projected": 4, "duplicates": 0, "rejected": [], "executions": [readable],
         "userErrors": [{ "code": "INTERNAL" }],
     });
     assert_eq!(payload, expected);

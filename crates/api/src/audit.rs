@@ -27,6 +27,11 @@ pub(super) trait AuditedPayload {
     /// Returns the reasons the request was refused.
     fn user_errors(&self) -> &[UserError];
 
+    /// Returns the reason the request was refused, which is the outcome in its line.
+    fn refusal(&self) -> Option<&UserError> {
+        self.user_errors().first()
+    }
+
     /// Returns the errors of single items of the request.
     fn item_errors(&self) -> impl Iterator<Item = &UserError> {
         std::iter::empty()
@@ -78,7 +83,7 @@ impl AuditLine {
             Ok(payload) => {
                 payload.user_errors().iter().chain(payload.item_errors()).for_each(|error| self.count(error, faults));
                 self.list(payload.ids());
-                let refused = payload.user_errors().first().map(|error| error.code.name());
+                let refused = payload.refusal().map(|error| error.code.name());
                 refused.unwrap_or("DONE").clone_into(&mut self.outcome);
             }
             Err(error) => {

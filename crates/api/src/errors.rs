@@ -70,6 +70,19 @@ pub fn item_error(error: ServiceError) -> UserError {
     user_error(error).unwrap_or_else(|fault| Rejection::new(RejectionCode::Internal, "", fault.message).into())
 }
 
+/// Converts the failure to read what a mutation has written to a user error. Its message does not doubt the write.
+#[must_use]
+pub fn read_error(error: ServiceError) -> UserError {
+    let code = if error.unavailable().is_some() {
+        RejectionCode::ShardUnavailable
+    } else if error.timed_out().is_some() {
+        RejectionCode::Timeout
+    } else {
+        RejectionCode::Internal
+    };
+    Rejection::new(code, "", format!("what was written can't be read: {}", field_error(error).message)).into()
+}
+
 /// Converts a failure to an error of the field, and logs a fault with its causes.
 #[must_use]
 pub fn field_error(error: impl Into<ServiceError>) -> Error {

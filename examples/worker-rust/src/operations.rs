@@ -24,6 +24,6 @@ macro_rules! operations {
 }
 
 operations! {
-    Execute: "Debug", Claim: "Debug", Delivered: "Debug", Failed: "Debug", ReserveIds: "Debug",
-    Report: "Debug, Default", Follow: "Debug",
+    Execute: "Debug", Claim: "Debug", Delivered: "Debug", Failed: "Debug", Run: "Debug",
+    ReserveIds: "Debug", Report: "Debug, Default", Follow: "Debug",
 }

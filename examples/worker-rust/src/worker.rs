@@ -13,7 +13,8 @@ use tokio::time::{sleep, timeout};
 use crate::api::{Api, ApiError};
 use crate::journal::Journal;
 use crate::operations::{
-    Claim, Delivered, Failed, Follow, Report, ReserveIds, claim, delivered, failed, follow, report, reserve_ids,
+    Claim, Delivered, Failed, Follow, Report, ReserveIds, Run, claim, delivered, failed, follow, report, reserve_ids,
+    run,
 };
 
 const POLL: Duration = Duration::from_secs(5);
@@ -73,11 +74,13 @@ impl Worker {
     /// Runs the steps that are not done yet, in the order of the document. The last report also completes the execution
     /// and settles the entry.
     async fn run(&self, entry: &claim::ClaimClaimOutboxClaims) -> Result<(), ApiError> {
-        let execution = entry.entry.as_ref().and_then(|entry| entry.execution.as_ref());
+        let id = entry.execution_id.clone().ok_or_else(|| refused("the entry has no execution"))?;
+        // Read by itself: an execution that can't be read fails its own entry, and not those that were claimed with it.
+        let execution = self.api.send::<Run>(run::Variables { id }).await?.execution;
         let execution = execution.ok_or_else(|| refused("the execution does not exist"))?;
         let workflow = execution.catalog_entry.as_ref().and_then(|entry| entry.workflow.as_ref());
         let names = workflow.into_iter().flat_map(|workflow| &workflow.steps).map(|step| step.name.as_str());
-        let mut left: VecDeque<&str> = names.filter(|name| !has_done(execution, name)).collect();
+        let mut left: VecDeque<&str> = names.filter(|name| !has_done(&execution, name)).collect();
         // Three events for each step, and one for the end. A later cancellation has a larger id, so it stays.
         let variables = reserve_ids::Variables { count: i64::try_from(3 * left.len() + 1).unwrap_or(i64::MAX) };
         let reserved = self.api.send::<ReserveIds>(variables).await?.reserve_event_ids;
@@ -198,8 +201,8 @@ fn has_ended(status: &impl Serialize) -> bool {
     ["COMPLETED", "FAILED", "CANCELLED"].iter().any(|ended| json!(status) == *ended)
 }
 
-fn has_done(execution: &claim::ClaimClaimOutboxClaimsEntryExecution, name: &str) -> bool {
-    use claim::StepStatus::{COMPLETED, SKIPPED};
+fn has_done(execution: &run::RunExecution, name: &str) -> bool {
+    use run::StepStatus::{COMPLETED, SKIPPED};
     let mut steps = execution.steps.iter().flat_map(|steps| &steps.nodes);
     steps.any(|step| step.name == name && matches!(step.status, COMPLETED | SKIPPED))
 }

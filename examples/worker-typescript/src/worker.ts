@@ -9,6 +9,7 @@ import {
   FailedDocument,
   ReportDocument,
   ReserveIdsDocument,
+  RunDocument,
   type ClaimMutation,
   type EventInput,
   type OutboxClaimRef,
@@ -21,7 +22,6 @@ export interface Options {
   stepSeconds: number;
 }
 type Claim = NonNullable<ClaimMutation["claimOutbox"]>["claims"][number];
-type Execution = NonNullable<NonNullable<Claim["entry"]>["execution"]>;
 /** An event without its ids. */
 type Draft = Omit<EventInput, "eventId" | "executionId">;
 
@@ -58,12 +58,11 @@ export class Worker {
   }
 
   /** Runs the execution of a claimed entry, and settles the entry. */
-  async #handle({ entryId, lease, entry }: Claim): Promise<void> {
+  async #handle({ entryId, lease, executionId }: Claim): Promise<void> {
     const held = { entryId, lease };
     try {
-      const execution = entry?.execution;
-      if (execution === null || execution === undefined) throw new Refused("the execution does not exist");
-      await this.#run(execution, held);
+      if (executionId === null || executionId === undefined) throw new Refused("the entry has no execution");
+      await this.#run(executionId, held);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       // The lease was lost, or the execution can't continue. If the lease was lost, the next call is refused too.
@@ -77,7 +76,9 @@ export class Worker {
    * Runs the steps that are not done yet, in the order of the document. The last report also completes the execution
    * and settles the entry.
    */
-  async #run({ id, status, workload, catalogEntry, steps }: Execution, held: OutboxClaimRef): Promise<void> {
+  async #run(id: string, held: OutboxClaimRef): Promise<void> {
+    // Read by itself: an execution that can't be read fails its own entry, and not those that were claimed with it.
+    const { status, workload, catalogEntry, steps } = await this.#api.send(RunDocument, "execution", { id });
     const isDone = (name: string) =>
       steps?.nodes.some((step) => step.name === name && ["COMPLETED", "SKIPPED"].includes(step.status)) ?? false;
     const names = (catalogEntry?.workflow?.steps ?? []).map(({ name }) => name);
@@ -119,7 +120,8 @@ export class Worker {
   async #report(events: EventInput[], claim: OutboxClaimRef, settle: boolean): Promise<string> {
     const variables = { events, claim, settle, leaseSeconds: this.#options.leaseSeconds };
     const { executions } = await this.#api.send(ReportDocument, "projectEvents", variables);
-    return executions[0]!.status;
+    if (executions[0] === undefined) throw new Refused("the execution does not exist");
+    return executions[0].status;
   }
 
   /** Writes every event to the journal. Continues after the last stored one when the connection returns. */

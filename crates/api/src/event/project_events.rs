@@ -6,11 +6,12 @@ use async_graphql::{ComplexObject, Context, ID, InputObject, InputValueError, Ma
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::types::Event;
 use crate::audit::AuditedPayload;
 use crate::context::Services;
-use crate::errors::{UserError, item_error, result_or_user_error};
+use crate::errors::{UserError, item_error, read_error, result_or_user_error};
 use crate::execution::types::Execution;
 use crate::guards::WrittenInput;
 use crate::moved_input::{Fields, FromFields, Moved};
@@ -190,6 +191,9 @@ pub(super) struct BatchOutcome {
     /// Reasons the whole batch was refused; empty if it was carried out. If events are in the log: the reasons the entry
     /// was not settled, or executions could not be read.
     pub(super) user_errors: Vec<UserError>,
+    /// Number of the last user errors that are about reads, and not about the batch.
+    #[graphql(skip)]
+    read_errors: usize,
 }
 
 /// An event of a batch that was refused.
@@ -254,6 +258,7 @@ impl BatchOutcome {
             }
         };
         let (executions, unreadable) = read_executions(ctx, given, &rejected).await;
+        let read_errors = unreadable.len();
         user_errors.extend(unreadable);
         let rejected = rejected.into_iter().map(|(index, error)| {
             let GivenIds { event: event_id, execution: execution_id } = given.get(index).cloned().unwrap_or_default();
@@ -268,39 +273,51 @@ impl BatchOutcome {
             settled,
             executions,
             user_errors,
+            read_errors,
         })
     }
 }
 
 /// Returns the executions of the events that were not rejected, each once, if the payload's field is selected. Also
-/// returns the errors of those that could not be read, each once: all executions of a shard have the same one.
+/// returns the errors of those that could not be read, each once: all executions of a shard have the same one. The read
+/// takes at most half of the request's time, because a `TIMEOUT` of the request hides the outcome of the events.
 async fn read_executions(
     ctx: &Context<'_>,
     given: &[GivenIds],
     rejected: &BTreeMap<usize, ServiceError>,
 ) -> (Vec<Execution>, Vec<UserError>) {
-    let (mut executions, mut errors) = (Vec::new(), Vec::<UserError>::new());
+    let (mut executions, mut errors) = (Vec::new(), BTreeMap::<String, ServiceError>::new());
     let selection = || ctx.look_ahead().field("executions");
     if !selection().exists() {
-        return (executions, errors);
+        return (Vec::new(), Vec::new());
     }
     let in_log = given.iter().enumerate().filter(|(index, _)| !rejected.contains_key(index));
     let mut seen = HashSet::new();
     let ids = in_log.filter_map(|(_, ids)| ids.execution.as_ref()?.parse::<Id>().ok()).filter(|id| seen.insert(*id));
     let ids: Vec<Id> = ids.collect();
-    for read in join_all(ids.into_iter().map(|id| Execution::read(ctx, id, selection()))).await {
-        match read.map_err(item_error) {
+    let reads = join_all(ids.into_iter().map(|id| Execution::read(ctx, id, selection())));
+    let Ok(reads) = timeout(ctx.data_unchecked::<Services>().replica.limits.deadline / 2, reads).await else {
+        let message = "the executions were not read in time; try again, or ask for less";
+        return (executions, vec![Rejection::new(RejectionCode::Timeout, "", message).into()]);
+    };
+    for read in reads {
+        match read.and_then(|execution| execution.map(Execution::with_known_state).transpose()) {
             Ok(execution) => executions.extend(execution),
-            Err(error) if errors.iter().any(|known| known.message == error.message) => {}
-            Err(error) => errors.push(error),
+            Err(error) => {
+                errors.entry(error.to_string()).or_insert(error);
+            }
         }
     }
-    (executions, errors)
+    (executions, errors.into_values().map(read_error).collect())
 }
 
 impl AuditedPayload for BatchOutcome {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
+    }
+
+    fn refusal(&self) -> Option<&UserError> {
+        self.user_errors.first().filter(|_| self.user_errors.len() > self.read_errors)
     }
 
     fn item_errors(&self) -> impl Iterator<Item = &UserError> {

@@ -113,6 +113,14 @@ impl Execution {
         Self::new(row, Moment::WithReason(reason))
     }
 
+    /// Returns the execution, or the error because of which its state is not known. Its row can be older.
+    pub fn with_known_state(self) -> std::result::Result<Self, ServiceError> {
+        if let Moment::Unreadable(error) = &self.own.moment {
+            return Err(error.clone());
+        }
+        Ok(self)
+    }
+
     /// Returns the execution in the state that a loader returned for it.
     pub(super) fn in_loaded(self, state: Option<std::result::Result<Arc<Projected>, ServiceError>>) -> Self {
         match state {
