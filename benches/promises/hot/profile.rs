@@ -1,5 +1,5 @@
 //! Profiles of the server while it carries out a hot path. `perf` writes them into the build's folder, and
-//! `scripts/bench-docs` summarises them.
+//! `perf report -i FILE` shows one.
 
 use std::process::Stdio;
 use std::time::Duration;
