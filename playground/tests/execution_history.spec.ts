@@ -31,6 +31,8 @@ test("the bars of a path lead to its executions by click and by key, and have pe
   });
   await expect.poll(() => totals(console.url, path)).toEqual({ completed: 0, failed: 1, cancelled: 1, started: 2 });
 
+  // An empty chart is read again soon; one with a bar only after a minute.
+  await expect(chartOf(page).getByRole("link").first()).toBeVisible();
   await page.reload();
   const bar = chartOf(page).getByRole("link", { name: /^\d\d:\d\d, 1 failed, 1 cancelled, 2 started$/ });
   await bar.focus();

@@ -1,19 +1,20 @@
 /**
- * Executions of the last hour, day or month as a chart, read each minute while the page is visible. The period is in the address
- * of the view (`period`).
+ * Executions of the last hour, day or month as a chart, read each minute while the page is visible, and more often while it
+ * is empty, so that the first execution appears soon. The period is in the address of the view (`period`).
  */
 
 import { SegmentedControl } from "@mantine/core";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
+import type { Reply } from "../../api/client";
 import { useApiQuery } from "../../api/hooks";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { isEmpty } from "./bars";
 import { HistoryChart } from "./chart";
-import { ExecutionHistoryDocument } from "./operations.generated";
-import { EVERY_MS, periodOf, PERIODS, useTimes } from "./period";
+import { ExecutionHistoryDocument, type ExecutionHistoryQuery } from "./operations.generated";
+import { EMPTY_EVERY_MS, EVERY_MS, periodOf, PERIODS, useTimes } from "./period";
 import { HistoryTable } from "./table";
 
 interface Props {
@@ -30,11 +31,12 @@ export function ExecutionHistory({ path, named = false }: Props) {
   const choose = (chosen: string) =>
     void navigate({ to: ".", search: (before) => ({ ...before, period: chosen }), replace: true, resetScroll: false });
   const variables = { interval: period.interval, ...useTimes(period), paths: path === undefined ? null : [path] };
-  const query = useApiQuery(ExecutionHistoryDocument, variables, { every: EVERY_MS });
-  const { error, refetch } = query;
   // The times of the query move on, so a chart that can't be read again is kept here.
   const shown = `${period.value} ${path ?? ""}`;
-  const [kept, setKept] = useState({ shown, data: query.data });
+  const [kept, setKept] = useState<{ shown: string; data?: Reply<ExecutionHistoryQuery> }>({ shown });
+  const isKeptEmpty = kept.data?.data.executionHistory?.buckets.every(isEmpty) ?? false;
+  const query = useApiQuery(ExecutionHistoryDocument, variables, { every: isKeptEmpty ? EMPTY_EVERY_MS : EVERY_MS });
+  const { error, refetch } = query;
   if (query.data && !query.isPlaceholderData && query.data !== kept.data) {
     setKept({ shown, data: query.data });
   }

@@ -7,6 +7,9 @@ import type { HistoryInterval } from "../../api/schema.generated";
 /** Time after which the chart is read again, in milliseconds. */
 export const EVERY_MS = 60_000;
 
+/** Time after which a chart without an execution is read again, in milliseconds. */
+export const EMPTY_EVERY_MS = 5_000;
+
 export interface Period {
   /** Name in the address. */
   value: string;
