@@ -182,29 +182,11 @@ impl Point {
     }
 }
 
-/// A statement of a whole message, with its number of calls and its times in Postgres in ms, for each message.
-#[derive(Debug)]
-pub struct Statement {
-    /// Beginning of its text.
-    pub text: String,
-    pub calls: f64,
-    pub planning: f64,
-    pub execution: f64,
-}
-
-impl Statement {
-    fn json(&self) -> Value {
-        let Self { text, calls, planning, execution } = self;
-        json!({ "text": text, "calls": calls, "planningMillis": planning, "executionMillis": execution })
-    }
-}
-
 #[derive(Debug, Default)]
 pub struct Report {
     figures: Vec<Figure>,
     compared: Vec<Compared>,
     points: Vec<Point>,
-    statements: Vec<Statement>,
     machines: BTreeMap<&'static str, String>,
 }
 
@@ -225,14 +207,6 @@ impl Report {
         let Point { plot, series, x, unit, y } = &point;
         println!("{plot}, {series}: at {x} {:.2} {unit} ({:.2} to {:.2})", y.median, y.low, y.high);
         self.points.push(point);
-    }
-
-    /// Sets the largest statements of a whole message and prints them at once.
-    pub fn statements(&mut self, statements: Vec<Statement>) {
-        for Statement { text, calls, planning, execution } in &statements {
-            println!("{calls:.2} calls, planning {planning:.3} ms, execution {execution:.3} ms: {text}");
-        }
-        self.statements = statements;
     }
 
     /// Notes the machine on which a part was measured, and its state.
@@ -260,7 +234,6 @@ impl Report {
             "figures": self.figures.iter().map(figure).collect::<Vec<Value>>(),
             "comparisons": self.compared.iter().map(Compared::json).collect::<Vec<Value>>(),
             "points": self.points.iter().map(Point::json).collect::<Vec<Value>>(),
-            "statements": self.statements.iter().map(Statement::json).collect::<Vec<Value>>(),
             "machines": self.machines,
         });
         std::fs::write(target().join("bench.json"), serde_json::to_string_pretty(&document).unwrap()).unwrap();

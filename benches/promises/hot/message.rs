@@ -17,7 +17,7 @@ use super::execute::names;
 use super::http::Http;
 use super::load::{Caller, Pace, Side, in_turns};
 use super::{Ids, Stage, script};
-use crate::report::{Comparison, Limit, Report, Spread, Statement};
+use crate::report::{Comparison, Limit, Report, Spread};
 
 const PLAYBOOK: &str = "bench/message";
 const IN_FLIGHT: usize = 64;
@@ -198,7 +198,7 @@ pub async fn measure(stage: &Stage, report: &mut Report) {
     .fetch_one(&mut database)
     .await
     .unwrap();
-    report.statements(largest_statements(&mut database, messages).await);
+    print_largest_statements(&mut database, messages).await;
     let name = "a whole message, 64 in flight";
     let cpu = Spread::of(samples.iter().map(|sample| sample.worker_cpu / 1000.0)).median;
     let p99 = Spread::of(samples.iter().map(|sample| sample.p99)).median;
@@ -247,8 +247,8 @@ pub async fn measure_triggers(stage: &Stage, without: &Stage, report: &mut Repor
     drop((tasks, other_tasks));
 }
 
-/// Returns the statements that take the most time of Postgres, for each message.
-async fn largest_statements(database: &mut PgConnection, messages: f64) -> Vec<Statement> {
+/// Prints the statements that take the most time of Postgres, with their calls and times for each message.
+async fn print_largest_statements(database: &mut PgConnection, messages: f64) {
     let rows: Vec<(String, f64, f64, f64)> = sqlx::query_as(
         r"SELECT left(regexp_replace(query, '\s+', ' ', 'g'), 100), calls::float8, total_plan_time, total_exec_time
           FROM pg_stat_statements JOIN pg_database ON pg_database.oid = dbid
@@ -257,13 +257,10 @@ async fn largest_statements(database: &mut PgConnection, messages: f64) -> Vec<S
     .fetch_all(database)
     .await
     .unwrap();
-    let of_message = |(text, calls, planning, execution)| Statement {
-        text,
-        calls: calls / messages,
-        planning: planning / messages,
-        execution: execution / messages,
-    };
-    rows.into_iter().map(of_message).collect()
+    for (text, calls, planning, execution) in rows {
+        let [calls, planning, execution] = [calls, planning, execution].map(|total| total / messages);
+        println!("{calls:.2} calls, planning {planning:.3} ms, execution {execution:.3} ms: {text}");
+    }
 }
 
 /// Waits until the list shows every execution of a message as completed.
