@@ -16,7 +16,7 @@ export const MAX_LAG_SECONDS = 5;
 /** Age of the oldest claimable outbox entry above which it needs attention, in seconds. A relay claims within seconds. */
 export const MAX_OUTBOX_AGE_SECONDS = 60;
 
-/** Returns a sentence for each slow shard, or one that says that no shard is slow. */
+/** Returns a sentence for each slow shard, or one that says that none is slow; then one for each shard that can't be reached. */
 export function slownessInWords(status: SystemStatus): string[] {
   const reached = status.shards.filter(({ available }) => available);
   const slow = reached
