@@ -1,6 +1,6 @@
 import { expect, test } from "./console";
 
-const TABS = ["Lifecycle", "ExecuteWithDedup", "LiveEvents", "Overview", "Catalog"];
+const TABS = ["Lifecycle", "ExecuteWithDedup", "LabelsAndHistory", "LiveEvents", "Overview", "Catalog"];
 
 test("GraphiQL opens with a tab per use case", async ({ console, page }) => {
   await console.graphiql.open();

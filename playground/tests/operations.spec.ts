@@ -23,11 +23,15 @@ test("a subscription is registered and activated", async ({ console }) => {
   await expect(console.events.rows).toHaveText([/subscription\.registered/, /subscription\.activated/]);
 });
 
-test("a second execute with the same key is a duplicate", async ({ console }) => {
+test("a second execute with the same key is a duplicate, and the execution is found by its order", async ({ console, page }) => {
   await console.graphiql.open();
   await console.graphiql.tab("ExecuteWithDedup").click();
   await console.graphiql.pasteVariables({
-    input: { entry: { path: "samples/orders/process" }, dedup: { key: crypto.randomUUID(), windowSeconds: 60 } },
+    input: {
+      entry: { path: "samples/orders/process" },
+      workload: { order: { id: "1001" } },
+      dedup: { key: crypto.randomUUID(), windowSeconds: 60 },
+    },
   });
   await console.graphiql.run();
   await console.graphiql.expectAnswer('"outcome": "STARTED"');
@@ -35,6 +39,16 @@ test("a second execute with the same key is a duplicate", async ({ console }) =>
   await console.graphiql.run();
   await console.graphiql.expectAnswer('"outcome": "DUPLICATE"');
   expect(JSON.parse(await console.graphiql.answer()).data.execute.execution.id).toBe(first);
+
+  await console.graphiql.tab("LabelsAndHistory").click();
+  // GraphiQL parses a tab a moment after it is shown, and stores the query then. Before, it sends the operation name of
+  // the previous tab.
+  await page.waitForFunction(() => localStorage.getItem("graphiql:query")?.includes("query LabelsAndHistory"));
+  await console.graphiql.run();
+  await console.graphiql.expectAnswer('"executionHistory": {');
+  const { executions, executionHistory } = JSON.parse(await console.graphiql.answer()).data;
+  expect(executions.nodes.map(({ id }: { id: string }) => id)).toContain(first);
+  expect(executionHistory.buckets.length).toBeGreaterThanOrEqual(24);
 });
 
 test("a live subscription in a tab lists events as they commit, newest first", async ({ console }) => {

@@ -14,7 +14,7 @@ const PLAYBOOK: &str = include_str!("../../examples/catalog/orders-process.yaml"
 const INBOX: &str = include_str!("../../examples/catalog/orders-inbox.yaml");
 
 const RUNS: &str = "{ executions(first: 100) { nodes {
-    status endedAt error context workload
+    status endedAt error context workload labels { name value }
     steps { nodes { name status attempt error completedAt iterations { expected dispatched completed } } }
 } } }";
 
@@ -63,7 +63,14 @@ async fn the_demo_completes_every_message_and_shows_every_step() {
     assert_eq!(runs.len(), MESSAGES);
     let (mut failed, mut retried) = (0, 0);
     for run in runs {
-        let items = run["workload"]["order"]["items"].as_array().unwrap().len();
+        let order = &run["workload"]["order"];
+        let labels = json!([
+            { "name": "area", "value": "orders" },
+            { "name": "order_id", "value": order["id"] },
+            { "name": "source", "value": "inbox" },
+        ]);
+        assert_eq!(run["labels"], labels);
+        let items = order["items"].as_array().unwrap().len();
         let reserved = step(run, "reserve");
         if items == 0 {
             assert_eq!(reserved["status"], "SKIPPED");

@@ -15,6 +15,8 @@ const NAMED = {
   'event 1': ['reserveEventIds', 'eventIds', 0],
   'event 2': ['reserveEventIds', 'eventIds', 1],
   'event 3': ['reserveEventIds', 'eventIds', 2],
+  start: ['executions', 'nodes', 0, 'startedAt'],
+  end: ['execution', 'endedAt'],
   'stream cursor': ['events', 'streamCursor'],
   'second execution': ['rerunExecution', 'execution', 'id'],
 };
