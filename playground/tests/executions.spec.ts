@@ -710,11 +710,27 @@ test("a completed execution says how many of its steps have failed", async ({ co
   await console.open("/executions", "Executions");
   await expect(rowOf(page, id)).toContainText("Completed");
   await expect(rowOf(page, id)).toContainText("1 failed step");
+
+  const other = await idle(console.url);
+  await expect(rowOf(page, other)).toBeVisible();
+  await page.getByRole("textbox", { name: "Pool" }).fill("no-worker");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/pool=no-worker/);
+  await expect(rowOf(page, other)).toBeVisible();
+  await page.getByRole("combobox", { name: "Failed steps" }).click();
+  await page.getByRole("option", { name: "With failed steps" }).click();
+  await expect(page).toHaveURL(/failedSteps=1/);
+  await expect(rowOf(page, other)).toHaveCount(0);
+  await expect(rowOf(page, id)).toBeVisible();
+  await page.getByRole("textbox", { name: "Pool" }).fill("other-pool");
+  await page.keyboard.press("Enter");
+  await expect(page.getByText("No execution matches the filter")).toBeVisible();
+
   await console.open(`/executions/${id}`, PATH);
   await expect(page.getByRole("main").getByText("1 failed step", { exact: true })).toBeVisible();
 });
 
-test("an execution and its rerun link to each other", async ({ console, page }) => {
+test("an execution and its rerun link to each other, and the list is filtered by reruns", async ({ console, page }) => {
   const origin = await idle(console.url);
   const { rerunExecution } = await graphql<{ rerunExecution: { executionId: string } }>(
     console.url,
@@ -728,4 +744,12 @@ test("an execution and its rerun link to each other", async ({ console, page }) 
   await expect(main.getByText("Rerun of")).toBeVisible();
   await main.getByRole("link", { name: origin, exact: true }).click();
   await expect(page).toHaveURL(new RegExp(`/executions/${origin}`));
+
+  await console.open("/executions", "Executions");
+  await expect(rowOf(page, origin)).toBeVisible();
+  await page.getByRole("combobox", { name: "Reruns" }).click();
+  await page.getByRole("option", { name: "Only reruns" }).click();
+  await expect(page).toHaveURL(/reruns=1/);
+  await expect(rowOf(page, origin)).toHaveCount(0);
+  await expect(rowOf(page, rerunExecution.executionId)).toBeVisible();
 });

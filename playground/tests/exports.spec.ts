@@ -2,15 +2,16 @@ import { execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import type { Page } from "@playwright/test";
 
-import { execute, graphql, idle, report } from "./api";
+import { execute, graphql, idle, INBOX, report } from "./api";
 import { expect, test } from "./console";
+import { activeInbox } from "./inbox";
 
 const PATH = "samples/orders/process";
 
 /** Chooses a format in the menu, and returns the text of the saved file. */
-async function exported(page: Page, format: string): Promise<{ text: string; name: string }> {
+async function exported(page: Page, format: string, button?: string): Promise<{ text: string; name: string }> {
   const saved = page.waitForEvent("download");
-  await choose(page, format);
+  await choose(page, format, button);
   const download = await saved;
   const dialog = page.getByRole("dialog");
   await expect(dialog.getByRole("status")).toContainText(download.suggestedFilename());
@@ -19,8 +20,8 @@ async function exported(page: Page, format: string): Promise<{ text: string; nam
   return { text: await readFile(await download.path(), "utf8"), name: download.suggestedFilename() };
 }
 
-async function choose(page: Page, item: string): Promise<void> {
-  await page.getByRole("button", { name: "Export", exact: true }).click();
+async function choose(page: Page, item: string, button = "Export"): Promise<void> {
+  await page.getByRole("button", { name: button, exact: true }).click();
   await page.getByRole("menuitem", { name: item }).click();
 }
 
@@ -76,6 +77,41 @@ for (const { path, title, name, header } of LISTS) {
     expect(csv.text.slice(0, header.length)).toBe(header);
   });
 }
+
+test("the executions of a subscription, the actions of callers and the listed events are saved as CSV", async ({ console, page }) => {
+  const source = await activeInbox(console.url);
+  const { execute: child } = await graphql<{ execute: { executionId: string } }>(
+    console.url,
+    `mutation ($input: ExecuteInput!) { execute(input: $input) { executionId } }`,
+    { input: { entry: { path: PATH }, parentExecutionId: source, executionPool: "no-worker" } },
+  );
+  const { rerunExecution: rerun } = await graphql<{ rerunExecution: { executionId: string } }>(
+    console.url,
+    `mutation ($id: ID!) { rerunExecution(input: { executionId: $id, executionPool: "no-worker" }) { executionId } }`,
+    { id: child.executionId },
+  );
+  const linesOf = ({ text }: { text: string }) => text.trimEnd().split("\r\n");
+  await console.open(`/subscriptions/${source}`, INBOX);
+  const executions = await exported(page, "CSV");
+  expect(executions.name).toMatch(new RegExp(`^executions-${source}-`));
+  expect(linesOf(executions)[0]).toBe("id,path,status,startedAt,endedAt,error");
+  expect(executions.text).toContain(`\r\n${child.executionId},${PATH},PENDING,`);
+
+  await console.open(`/audit?find=${child.executionId}`, "Audit");
+  expect(linesOf(await exported(page, "CSV", "Export changes"))).toEqual(["at,actor,action,kind,objectId,path,reason,origin"]);
+  const [, ...reruns] = linesOf(await exported(page, "CSV", "Export reruns"));
+  expect(reruns).toHaveLength(1);
+  expect(reruns[0]).toMatch(new RegExp(`,Rerun,execution,${rerun.executionId},${PATH},,${child.executionId}$`));
+  await console.open("/audit?action=activated", "Audit");
+  expect((await exported(page, "CSV")).text).toContain(`,Activated,subscription,${source},${INBOX},`);
+
+  await console.events.open(`?executions=${child.executionId}&from=beginning`);
+  await console.events.filter("Find in the list", "playbook_started");
+  await expect(console.events.rows).toHaveCount(1);
+  const events = linesOf(await exported(page, "CSV"));
+  expect(events[0]).toBe("eventId,executionId,type,nodeName,status,createdAt,shard,error");
+  expect(events.slice(1)).toEqual([expect.stringContaining(`,${child.executionId},playbook_started,`)]);
+});
 
 test("all events of an execution are saved as JSON lines", async ({ console, page }) => {
   const id = await idle(console.url, PATH);

@@ -16,6 +16,9 @@ test("the overview counts started executions and links to them", async ({ consol
   await console.open("/", "Overview");
   const started = page.getByRole("link", { name: /^Executions started/ });
   await expect(started).toContainText(/[1-9]/);
+  // No list has what this figure counts.
+  await expect(page.getByText("Messages executed")).toBeVisible();
+  await expect(page.getByRole("link", { name: /^Messages executed/ })).toHaveCount(0);
   await started.click();
   await expect(page).toHaveURL(/\/executions\?since=5m/);
   await expect(console.title).toHaveText("Executions");

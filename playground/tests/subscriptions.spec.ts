@@ -1,6 +1,6 @@
 import type { Locator, Page } from "@playwright/test";
 
-import { execute, graphql, INBOX, withoutInbox } from "./api";
+import { execute, graphql, INBOX, report, withoutInbox } from "./api";
 import { expect, test } from "./console";
 import { activeInbox, statusOf, transition } from "./inbox";
 
@@ -116,6 +116,14 @@ test("the server filters the subscriptions, and the filter is in the address", a
   await expect(page).toHaveURL(/path=samples%2Fnone/);
   await page.getByRole("button", { name: "Clear filters" }).click();
   await expect(rowOf(page, id)).toBeVisible();
+  const labels = page.getByRole("textbox", { name: "Labels" });
+  await labels.fill("area=none");
+  await page.keyboard.press("Enter");
+  await expect(page.getByText("No subscription matches the filter")).toBeVisible();
+  await labels.fill("area=orders");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/labels=area%3Dorders/);
+  await expect(rowOf(page, id)).toBeVisible();
 });
 
 test("a subscription is registered from the catalog and activated", async ({ console, page }) => {
@@ -135,8 +143,10 @@ test("a subscription is registered from the catalog and activated", async ({ con
   await expect(page.getByRole("region", { name: "History" }).getByText(/^(Registered|Activated)/)).toHaveCount(2);
 });
 
-test("the detail shows history, executions and catalog entry, live", async ({ console, page }) => {
+test("the detail shows history, executions with whole errors, and catalog entry, live", async ({ console, page }) => {
   const id = await activeInbox(console.url);
+  const [failed, error] = [await startChild(console.url, id), "e".repeat(4_000)];
+  await report(console.url, failed, [{ type: "playbook.failed", status: "FAILED", error }]);
   await console.open(`/subscriptions/${id}`, INBOX);
   await page.getByRole("button", { name: "Pause" }).click();
   const history = page.getByRole("region", { name: "History" });
@@ -147,6 +157,9 @@ test("the detail shows history, executions and catalog entry, live", async ({ co
   const started = await startChild(console.url, id);
   const executions = page.getByRole("table", { name: "Executions of the subscription" });
   await expect(executions.getByRole("link", { name: started })).toBeVisible();
+  const failure = executions.getByRole("row").filter({ hasText: failed });
+  await failure.getByRole("button", { name: "Show all 4,000 characters" }).click();
+  await expect(failure.getByRole("group", { name: "Whole error" })).toHaveText(error);
   await page.getByRole("link", { name: /^Running/ }).click();
   await expect(page).toHaveURL(new RegExp(`parent=${id}`));
   await expect(page).toHaveURL(/statuses=PENDING(,|%2C)RUNNING/);

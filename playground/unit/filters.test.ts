@@ -15,6 +15,9 @@ test.each([
   [{ path: "a/*" }, { pathPrefix: "a/" }],
   [{ path: "*" }, {}],
   [{ labels: "order_id=17" }, { labels: [{ name: "order_id", equals: "17" }] }],
+  [{ pool: "gpu, slow", failedSteps: "1", reruns: "0" }, { executionPools: ["gpu", "slow"], hasFailedSteps: true, isRerun: false }],
+  [{ pool: ",", failedSteps: "0", reruns: "1" }, { executionPools: [], hasFailedSteps: false, isRerun: true }],
+  [{ failedSteps: "yes", reruns: "2" }, {}],
   [{ dedup: "key", id: "123", parent: "5" }, { dedupKey: "key", idPrefix: "123", parentExecutionId: "5" }],
   [{ since: "5m", until: "2026-03-02" }, { startedAfter: "2026-03-02T09:25:00.000Z", startedBefore: "2026-03-02T00:00:00.000Z" }],
   [{ endedSince: "1d", endedUntil: "2h" }, { endedAfter: "2026-03-01T09:30:00.000Z", endedBefore: "2026-03-02T07:30:00.000Z" }],
@@ -62,7 +65,20 @@ test.each([
   [{ statuses: "no-status", path: "a/" }, { statuses: NOT_DEACTIVATED, pathPrefix: "a/" }],
   [{ deactivated: "1" }, null],
   [{ deactivated: "1", path: "a/" }, { pathPrefix: "a/" }],
+  [{ deactivated: "1", labels: "area=orders" }, { labels: [{ name: "area", equals: "orders" }] }],
   [{ statuses: "PAUSED", path: "a/" }, { statuses: ["PAUSED"], pathPrefix: "a/" }],
 ])("subscriptions: the address %j", (search, filter) => {
   expect(subscriptions.filterOf(search)).toEqual(filter);
+});
+
+test.each([
+  [{ deactivated: "1" }, "All subscriptions."],
+  [{}, "All subscriptions that are not deactivated."],
+  [{ deactivated: "1", labels: "area=orders" }, "All subscriptions with the labels area=orders."],
+  [
+    { statuses: "PAUSED", path: "a/", labels: "team" },
+    "All subscriptions that are paused and whose path begins with a/ and with the labels team.",
+  ],
+])("subscriptions: the address %j in words", (search, words) => {
+  expect(subscriptions.filterInWords(search)).toBe(words);
 });

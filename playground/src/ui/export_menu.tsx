@@ -1,4 +1,4 @@
-/** Menu that exports what a list shows: its rows as a file, or its request as a command for a shell. */
+/** Menu that exports what a list shows: its rows as a file, or as a command for a shell the request that reads them. */
 
 import { Button, Group, Menu, Modal, Stack, Text } from "@mantine/core";
 import { useClipboard } from "@mantine/hooks";
@@ -18,16 +18,24 @@ const FORMATS: readonly { format: Format; label: string }[] = [
   { format: "jsonl", label: "JSON lines" },
 ];
 
-export function ExportMenu<Data, Variables extends PageVariables, Row>(list: ExportedList<Data, Variables, Row>) {
+interface Options {
+  /** Whether the button names the rows, because the view has several lists (default false). */
+  named?: boolean;
+}
+
+export function ExportMenu<Data, Variables extends PageVariables, Row>({
+  named = false,
+  ...list
+}: ExportedList<Data, Variables, Row> & Options) {
   const [chosen, setChosen] = useState<(typeof FORMATS)[number] | null>(null);
   const { copy, copied, error } = useClipboard();
-  const curl = () => copy(curlOf(ENDPOINT, list.document.toString(), list.variables));
+  const request = "document" in list ? curlOf(ENDPOINT, list.document.toString(), list.variables) : null;
   return (
     <>
       <Menu position="bottom-end" shadow="md" withInitialFocusPlaceholder={false}>
         <Menu.Target>
           <Button size="xs" variant="default" leftSection={<IconDownload size={14} />}>
-            Export
+            {named ? `Export ${list.name}` : "Export"}
           </Button>
         </Menu.Target>
         <Menu.Dropdown>
@@ -36,9 +44,11 @@ export function ExportMenu<Data, Variables extends PageVariables, Row>(list: Exp
               {one.label}…
             </Menu.Item>
           ))}
-          <Menu.Item closeMenuOnClick={false} onClick={curl}>
-            {error ? "The browser refuses to copy" : copied ? "Copied" : "Copy as curl"}
-          </Menu.Item>
+          {request !== null && (
+            <Menu.Item closeMenuOnClick={false} onClick={() => copy(request)}>
+              {error ? "The browser refuses to copy" : copied ? "Copied" : "Copy as curl"}
+            </Menu.Item>
+          )}
         </Menu.Dropdown>
       </Menu>
       <Modal

@@ -1,4 +1,4 @@
-/** Reads the rows of a list page by page, and writes them into a file that the browser saves. */
+/** Reads the rows of a list, those of the server page by page, and writes them into a file that the browser saves. */
 
 import { send, type TypedDocument } from "../api/client";
 import { ApiError, type GraphqlError } from "../api/errors";
@@ -18,13 +18,9 @@ export interface PageVariables {
   after?: string | null | undefined;
 }
 
-export interface ExportedList<Data, Variables extends PageVariables, Row> {
+interface NamedRows<Row> {
   /** Name of the rows, such as `executions`. */
   name: string;
-  document: TypedDocument<Data, Variables>;
-  variables: Omit<Variables, keyof PageVariables>;
-  /** Returns the list of a reply; null if the server could not return it. */
-  select: (data: Data) => Connection<Row> | null;
   /** Columns of the CSV: names of fields, such as `parent.execution.id`. */
   columns: readonly string[];
   /** Whether the view shows a row, if it does not show all rows of the filter. */
@@ -32,6 +28,22 @@ export interface ExportedList<Data, Variables extends PageVariables, Row> {
   /** Maximum number of rows that are read (default 10,000). */
   limit?: number;
 }
+
+/** A list of the server. */
+interface ServerList<Data, Variables extends PageVariables, Row> extends NamedRows<Row> {
+  document: TypedDocument<Data, Variables>;
+  variables: Omit<Variables, keyof PageVariables>;
+  /** Returns the list of a reply; null if the server could not return it. */
+  select: (data: Data) => Connection<Row> | null;
+}
+
+/** Rows that only the page has. */
+interface LoadedRows<Row> extends NamedRows<Row> {
+  /** Returns the rows as of now. */
+  loaded: () => readonly Row[];
+}
+
+export type ExportedList<Data, Variables extends PageVariables, Row> = ServerList<Data, Variables, Row> | LoadedRows<Row>;
 
 export interface Exported {
   fileName: string;
@@ -58,7 +70,7 @@ export async function exportRows<Data, Variables extends PageVariables, Row>(
   report: (rows: number) => void,
   signal: AbortSignal,
 ): Promise<Exported> {
-  const { name, document, variables, select, columns, shows = () => true } = list;
+  const { name, columns, shows = () => true } = list;
   const lineOf = (row: Row) => (format === "csv" ? csvLine(columns.map((column) => valueOf(row, column))) : jsonLine(row));
   const limit = limitOf(list);
   // The browser may keep the parts of a large file outside of the memory.
@@ -68,25 +80,40 @@ export async function exportRows<Data, Variables extends PageVariables, Row>(
   let [read, rows] = [0, 0];
   let after: string | null = null;
   do {
-    const page = { ...variables, first: PAGE, after } as unknown as Variables;
-    const reply: { data: Data; errors: readonly GraphqlError[] } = await send(document, page, signal);
-    const part = select(reply.data);
-    if (!part) {
-      throw ApiError.of(reply.errors);
-    }
-    const shown = part.nodes.filter(shows);
+    const page: Page<Row> = "loaded" in list ? { ...WHOLE, nodes: list.loaded() } : await pageOf(list, after, signal);
+    const shown = page.nodes.filter(shows);
     parts.push(new Blob(shown.map(lineOf)));
-    part.unavailableShards.forEach((shard) => shards.add(shard));
-    reply.errors.forEach((error) => errors.set(error.message, error));
-    read += part.nodes.length;
+    page.unavailableShards.forEach((shard) => shards.add(shard));
+    page.errors.forEach((error) => errors.set(error.message, error));
+    read += page.nodes.length;
     rows += shown.length;
     report(read);
-    after = part.pageInfo.hasNextPage ? part.pageInfo.endCursor : null;
+    after = page.pageInfo.hasNextPage ? page.pageInfo.endCursor : null;
   } while (after !== null && read < limit);
   signal.throwIfAborted();
   const fileName = `${name}-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}.${format}`;
   save(new Blob(parts, { type: TYPES[format] }), fileName);
   return { fileName, rows, more: after !== null, unavailableShards: [...shards], errors: [...errors.values()] };
+}
+
+interface Page<Row> extends Connection<Row> {
+  errors: readonly GraphqlError[];
+}
+
+const WHOLE = { pageInfo: { hasNextPage: false, endCursor: null }, unavailableShards: [], errors: [] };
+
+async function pageOf<Data, Variables extends PageVariables, Row>(
+  { document, variables, select }: ServerList<Data, Variables, Row>,
+  after: string | null,
+  signal: AbortSignal,
+): Promise<Page<Row>> {
+  const page = { ...variables, first: PAGE, after } as unknown as Variables;
+  const { data, errors } = await send(document, page, signal);
+  const part = select(data);
+  if (!part) {
+    throw ApiError.of(errors);
+  }
+  return { ...part, errors };
 }
 
 /** Time in milliseconds in which a browser begins to save a file. */

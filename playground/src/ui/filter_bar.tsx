@@ -88,3 +88,8 @@ export function FilterText({ label, value = "", placeholder, hint, onApply }: Fi
 export function listOf(text: string | undefined): string[] {
   return text?.split(/[\s,]+/).filter(Boolean) ?? [];
 }
+
+/** Returns the value of a condition that is met (`1`) or not (`0`); undefined if the text is neither. */
+export function flagOf(text: string | undefined): boolean | undefined {
+  return text === "1" || text === "0" ? text === "1" : undefined;
+}

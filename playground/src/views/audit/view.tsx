@@ -11,6 +11,7 @@ import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { Time } from "../../ui/time";
 import { ViewPage } from "../../ui/view_page";
+import { AuditExports } from "./audit_exports";
 import { AuditFilters } from "./audit_filters";
 import { contains, listsOf, type Entry } from "./entry";
 import { AuditLogDocument, AuditRerunsDocument } from "./operations.generated";
@@ -38,11 +39,14 @@ export function AuditView() {
       title="Audit"
       description="Who did what to executions and subscriptions, and why. Changes of the catalog and the outbox are only in the server's log."
       actions={
-        lists.log ? (
-          <OpenAsGraphql document={AuditLogDocument} variables={lists.log} />
-        ) : (
-          <OpenAsGraphql document={AuditRerunsDocument} variables={lists.reruns ?? {}} />
-        )
+        <>
+          <AuditExports lists={lists} find={find} />
+          {lists.log ? (
+            <OpenAsGraphql document={AuditLogDocument} variables={lists.log} />
+          ) : (
+            <OpenAsGraphql document={AuditRerunsDocument} variables={lists.reruns ?? {}} />
+          )}
+        </>
       }
     >
       <AuditFilters />

@@ -13,10 +13,11 @@ import { DrawSchedule } from "./draw_schedule";
 import { EventsTailDocument } from "./operations.generated";
 import { RateMeter } from "./rate_meter";
 import { Ring } from "./ring";
-import { comesAgain, mark, rowOf, searchText, type EventRow, type Row, type StreamItem } from "./rows";
+import { comesAgain, mark, rowOf, searchText, type EventRow, type Row, type StreamItem, type TailEvent } from "./rows";
 import { hasStoredLog, StoredLog } from "./stored_log";
 
-const CAPACITY = 100_000;
+/** Maximum number of rows of the list. */
+export const CAPACITY = 100_000;
 /** Number of stored events that are loaded at first, and with each request for earlier ones. */
 const FIRST_STORED = 1_000;
 const STORED_AT_ONCE = 5_000;
@@ -193,6 +194,12 @@ export class EventLog {
   /** Returns the number of the row at a place. It stays the same while the row is kept. */
   numberAt(index: number): number {
     return this.find ? (this.matches.get(this.firstMatch() + index) ?? NaN) : this.rows.first + index;
+  }
+
+  /** Returns the events of the shown list, in its order. */
+  shownEvents(): TailEvent[] {
+    const rows = Array.from({ length: this.shown.length }, (_, index) => this.rowAt(index));
+    return rows.flatMap((row) => (row?.kind === "event" ? [row.event] : []));
   }
 
   /** Returns the cursor of a loaded event that the stream has delivered. */

@@ -3,13 +3,14 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { memo, useCallback, useEffect, useMemo, useState, useSyncExternalStore } from "react";
 
+import { ExportMenu } from "../../ui/export_menu";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Failure } from "../../ui/states";
 import { ViewPage } from "../../ui/view_page";
 import { EventDetails } from "./event_details";
 import { EventFilters } from "./event_filters";
 import { EventList } from "./event_list";
-import { EventLog } from "./event_log";
+import { CAPACITY, EventLog } from "./event_log";
 import { LogControls } from "./log_controls";
 import { MissingShards } from "./missing_shards";
 import { EventsTailDocument } from "./operations.generated";
@@ -17,6 +18,8 @@ import { filterOf, startOf } from "./stream_variables";
 import classes from "./view.module.css";
 
 const route = getRouteApi("/events");
+/** Columns of the list as a file. */
+const EXPORTED: readonly string[] = ["eventId", "executionId", "type", "nodeName", "status", "createdAt", "shard", "error"];
 
 export function EventsView() {
   const search = route.useSearch();
@@ -38,7 +41,16 @@ export function EventsView() {
   );
   const retry = useCallback(() => setAttempt((before) => before + 1), []);
   return (
-    <ViewPage title="Events" fill actions={<OpenAsGraphql document={EventsTailDocument} variables={variables} />}>
+    <ViewPage
+      title="Events"
+      fill
+      actions={
+        <>
+          <ExportMenu name="events" columns={EXPORTED} loaded={() => log.shownEvents()} limit={CAPACITY} />
+          <OpenAsGraphql document={EventsTailDocument} variables={variables} />
+        </>
+      }
+    >
       <EventFilters />
       <Log log={log} selected={search.event} onSelect={open} onRetry={retry} />
     </ViewPage>

@@ -2,7 +2,7 @@
 
 import type { ExecutionFilter, ExecutionStatus } from "../../api/schema.generated";
 import { labelConditions } from "../../app/labels";
-import { listOf } from "../../ui/filter_bar";
+import { flagOf, listOf } from "../../ui/filter_bar";
 import type { ExecutionsSearch } from "./search";
 
 export const STATUSES: readonly ExecutionStatus[] = ["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "UNKNOWN"];
@@ -21,24 +21,29 @@ const DURATION = /^(\d+)([mhd])$/;
 const UNIT_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /**
- * Returns the filter. A duration such as `1h` counts back from `now`. An unknown status or time is left out; malformed labels,
- * ids and versions are refused by the server.
+ * Returns the filter. A duration such as `1h` counts back from `now`. An unknown status, flag or time is left out; malformed
+ * labels, ids and versions are refused by the server.
  */
 export function filterOf(search: ExecutionsSearch, now: number): ExecutionFilter {
   const statuses = statusesOf(search.statuses);
+  const hasFailedSteps = flagOf(search.failedSteps);
+  const isRerun = flagOf(search.reruns);
   const since = timeOf(search.since, now);
   const until = timeOf(search.until, now);
   const endedSince = timeOf(search.endedSince, now);
   const endedUntil = timeOf(search.endedUntil, now);
   return {
     ...(statuses.length > 0 && { statuses }),
+    ...(hasFailedSteps !== undefined && { hasFailedSteps }),
     ...pathCondition(search.path),
     ...(search.version !== undefined && { version: versionOf(search.version) }),
+    ...(search.pool !== undefined && { executionPools: listOf(search.pool) }),
     ...(search.labels !== undefined && { labels: labelConditions(search.labels) }),
     ...(search.dedup !== undefined && { dedupKey: search.dedup }),
     ...(search.id !== undefined && { idPrefix: search.id }),
     ...(search.parent !== undefined && { parentExecutionId: search.parent }),
     ...(search.rerunOf !== undefined && { rerunOf: search.rerunOf }),
+    ...(isRerun !== undefined && { isRerun }),
     ...(since !== undefined && { startedAfter: since }),
     ...(until !== undefined && { startedBefore: until }),
     ...(endedSince !== undefined && { endedAfter: endedSince }),

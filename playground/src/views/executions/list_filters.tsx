@@ -7,6 +7,7 @@ import { useState } from "react";
 import { useApiQuery } from "../../api/hooks";
 import { FilterBar, FilterText } from "../../ui/filter_bar";
 import filterClasses from "../../ui/filter_bar.module.css";
+import { FilterFlag } from "../../ui/filter_choices";
 import { DEDUP_HINT, STATUSES, statusesOf, VERSION_HINT } from "./filter";
 import { ExecutedPathsDocument } from "./operations.generated";
 import { NEWEST, ORDERS, orderOf } from "./order";
@@ -34,8 +35,16 @@ export function ListFilters() {
         onChange={(statuses) => apply({ statuses: statuses.join(",") || undefined })}
         placeholder={search.statuses === undefined ? "All" : ""}
       />
+      <FilterFlag
+        label="Failed steps"
+        value={search.failedSteps}
+        yes="With failed steps"
+        no="Without failed steps"
+        onApply={(failedSteps) => apply({ failedSteps })}
+      />
       <PathFilter value={search.path} onApply={(path) => apply({ path })} />
       <FilterText label="Version" hint={VERSION_HINT} value={search.version} onApply={(version) => apply({ version })} />
+      <FilterText label="Pool" placeholder="Names of pools" value={search.pool} onApply={(pool) => apply({ pool })} />
       <FilterText label="Labels" placeholder="order_id=17, team" value={search.labels} onApply={(labels) => apply({ labels })} />
       <FilterText label="Dedup key" hint={DEDUP_HINT} value={search.dedup} onApply={(dedup) => apply({ dedup })} />
       <FilterText label="Id begins with" value={search.id} onApply={(id) => apply({ id })} />
@@ -45,6 +54,13 @@ export function ListFilters() {
         placeholder="Id of an execution"
         value={search.rerunOf}
         onApply={(rerunOf) => apply({ rerunOf })}
+      />
+      <FilterFlag
+        label="Reruns"
+        value={search.reruns}
+        yes="Only reruns"
+        no="No reruns"
+        onApply={(reruns) => apply({ reruns })}
       />
       <TimeFilter label="Started" since={search.since} until={search.until} onChange={apply} />
       <TimeFilter

@@ -4,13 +4,16 @@ import { searchOf } from "../../app/search";
 
 export const executionsSearch = searchOf(
   "statuses",
+  "failedSteps",
   "path",
   "version",
+  "pool",
   "labels",
   "dedup",
   "id",
   "parent",
   "rerunOf",
+  "reruns",
   "since",
   "until",
   "endedSince",

@@ -28,12 +28,7 @@ export function RecentWork() {
   const messages = messagesOf(data.data);
   return (
     <>
-      <Figure
-        name="Messages executed"
-        value={text(messages)}
-        explanation={perMinute(messages)}
-        link={{ to: "/subscriptions", search: { statuses: "ACTIVE,DRAINING" } }}
-      />
+      <Figure name="Messages executed" value={text(messages)} explanation={perMinute(messages)} />
       <Figure
         name="Executions started"
         value={text(started)}

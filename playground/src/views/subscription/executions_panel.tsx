@@ -1,12 +1,14 @@
 /** The executions that the subscription started, newest first, read every three seconds. */
 
-import { Button, Text, TextInput } from "@mantine/core";
+import { Button, TextInput } from "@mantine/core";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState, type FormEvent } from "react";
 
 import { useApiPages } from "../../api/hooks";
 import { DataTable, type Column } from "../../ui/data_table";
+import { ExportMenu } from "../../ui/export_menu";
 import { IdLink } from "../../ui/id_link";
+import { LongMessage } from "../../ui/long_message";
 import { LongText } from "../../ui/long_text";
 import { Panel } from "../../ui/panel";
 import { RunDuration } from "../../ui/run_duration";
@@ -14,6 +16,7 @@ import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import { Time } from "../../ui/time";
 import { SubscriptionExecutionsDocument, type SubscriptionExecutionsQuery } from "./operations.generated";
+import classes from "./view.module.css";
 
 type Execution = NonNullable<SubscriptionExecutionsQuery["executions"]>["nodes"][number];
 
@@ -31,12 +34,15 @@ const COLUMNS: readonly Column<Execution>[] = [
     title: ERROR,
     cell: ({ error }) =>
       error !== null && (
-        <Text size="sm" truncate maw={280} title={error}>
-          {error}
-        </Text>
+        <span className={classes.error}>
+          <LongMessage text={error} name="error" />
+        </span>
       ),
   },
 ];
+
+/** Columns of the list as a file. */
+const EXPORTED: readonly string[] = ["id", "path", "status", "startedAt", "endedAt", "error"];
 
 export function ExecutionsPanel({ id }: { id: string }) {
   const list = useApiPages(SubscriptionExecutionsDocument, { id }, (data) => data.executions, { every: EVERY_MS });
@@ -54,6 +60,13 @@ export function ExecutionsPanel({ id }: { id: string }) {
           >
             Their events
           </Button>
+          <ExportMenu
+            name={`executions-${id}`}
+            document={SubscriptionExecutionsDocument}
+            variables={{ id }}
+            select={(data) => data.executions}
+            columns={EXPORTED}
+          />
         </>
       }
     >

@@ -4,19 +4,17 @@ import { Switch } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 
 import { useApiQuery } from "../../api/hooks";
-import type { SubscriptionStatus } from "../../api/schema.generated";
 import { formatCount } from "../../ui/format";
-import { choosesStatuses } from "./filter";
+import { choosesStatuses, filterOf } from "./filter";
 import { DeactivatedCountDocument } from "./operations.generated";
 
 const route = getRouteApi("/subscriptions");
-const DEACTIVATED: SubscriptionStatus[] = ["DEACTIVATED"];
 
 /** Draws nothing if there are none, or if the filter names the states. */
 export function DeactivatedSwitch() {
-  const { statuses, path, deactivated } = route.useSearch();
+  const { statuses, path, labels, deactivated } = route.useSearch();
   const navigate = route.useNavigate();
-  const filter = { statuses: DEACTIVATED, ...(path !== undefined && { pathPrefix: path }) };
+  const filter = filterOf({ statuses: "DEACTIVATED", path, labels });
   const offered = !choosesStatuses(statuses);
   const { data } = useApiQuery(DeactivatedCountDocument, { filter }, { enabled: offered });
   const list = data?.data.subscriptions;

@@ -1,6 +1,7 @@
 /** The filter of the list, from the address. */
 
 import type { SubscriptionFilter, SubscriptionStatus } from "../../api/schema.generated";
+import { labelConditions } from "../../app/labels";
 import { chosenOf } from "../../ui/filter_choices";
 import type { SubscriptionsSearch } from "./search";
 
@@ -13,18 +14,19 @@ export const STATUSES: readonly { value: SubscriptionStatus; label: string }[] =
   { value: "UNKNOWN", label: "Unknown" },
 ];
 
-type Conditions = Pick<SubscriptionsSearch, "statuses" | "path" | "deactivated">;
+type Conditions = Pick<SubscriptionsSearch, "statuses" | "path" | "labels" | "deactivated">;
 
 /** Returns the filter of the server; null if all subscriptions match. */
 export function filterOf(conditions: Conditions): SubscriptionFilter | null {
   const statuses = statusesOf(conditions);
-  const { path } = conditions;
-  if (statuses.length === STATUSES.length && path === undefined) {
+  const { path, labels } = conditions;
+  if (statuses.length === STATUSES.length && (path ?? labels) === undefined) {
     return null;
   }
   return {
     ...(statuses.length < STATUSES.length && { statuses }),
     ...(path !== undefined && { pathPrefix: path }),
+    ...(labels !== undefined && { labels: labelConditions(labels) }),
   };
 }
 
@@ -43,11 +45,14 @@ export function choosesStatuses(statuses: string | undefined): boolean {
 }
 
 /** Returns the selected subscriptions in words. */
-export function filterInWords({ statuses, path, deactivated }: Conditions): string {
+export function filterInWords({ statuses, path, labels, deactivated }: Conditions): string {
   const chosen = new Set<string>(chosenOf(statuses, STATUSES));
   const names = STATUSES.filter(({ value }) => chosen.has(value)).map(({ label }) => label.toLowerCase());
   const others = deactivated === "1" ? "" : " that are not deactivated";
   const state = names.length > 0 ? ` that are ${names.join(" or ")}` : others;
-  const paths = path === undefined ? "" : `${state ? " and" : ""} whose path begins with ${path}`;
-  return `All subscriptions${state}${paths}.`;
+  const conditions = [
+    ...(path === undefined ? [] : [`whose path begins with ${path}`]),
+    ...(labels === undefined ? [] : [`with the labels ${labels}`]),
+  ].join(" and ");
+  return `All subscriptions${state}${conditions && (state ? " and " : " ")}${conditions}.`;
 }

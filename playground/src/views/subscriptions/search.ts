@@ -2,6 +2,6 @@
 
 import { searchOf } from "../../app/search";
 
-export const subscriptionsSearch = searchOf("statuses", "path", "deactivated", "register");
+export const subscriptionsSearch = searchOf("statuses", "path", "labels", "deactivated", "register");
 
 export type SubscriptionsSearch = ReturnType<typeof subscriptionsSearch>;

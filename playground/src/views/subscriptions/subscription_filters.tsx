@@ -10,13 +10,13 @@ import type { SubscriptionsSearch } from "./search";
 const route = getRouteApi("/subscriptions");
 
 export function SubscriptionFilters() {
-  const { statuses, path, deactivated } = route.useSearch();
+  const { statuses, path, labels, deactivated } = route.useSearch();
   const navigate = route.useNavigate();
   function apply(change: SubscriptionsSearch) {
     void navigate({ search: (before) => ({ ...before, ...change }) });
   }
   return (
-    <FilterBar active={(statuses ?? path ?? deactivated) !== undefined} onClear={() => void navigate({ search: {} })}>
+    <FilterBar active={(statuses ?? path ?? labels ?? deactivated) !== undefined} onClear={() => void navigate({ search: {} })}>
       <FilterChoices label="State" value={statuses} choices={STATUSES} onApply={(value) => apply({ statuses: value })} />
       <FilterText
         label="Path begins with"
@@ -24,6 +24,7 @@ export function SubscriptionFilters() {
         value={path}
         onApply={(value) => apply({ path: value })}
       />
+      <FilterText label="Labels" placeholder="area=orders, team" value={labels} onApply={(value) => apply({ labels: value })} />
     </FilterBar>
   );
 }

@@ -27,11 +27,11 @@ const route = getRouteApi("/subscriptions");
 const LIVE_QUERIES = [SubscriptionListDocument, DeactivatedCountDocument];
 
 export function SubscriptionsView() {
-  const { statuses, path, deactivated, register } = route.useSearch();
+  const { statuses, path, labels, deactivated, register } = route.useSearch();
   const navigate = route.useNavigate();
   const transition = useTransition();
-  const filter = useMemo(() => filterOf({ statuses, path, deactivated }), [statuses, path, deactivated]);
-  const filtered = choosesStatuses(statuses) || path !== undefined;
+  const filter = useMemo(() => filterOf({ statuses, path, labels, deactivated }), [statuses, path, labels, deactivated]);
+  const filtered = choosesStatuses(statuses) || (path ?? labels) !== undefined;
   const list = useApiPages(SubscriptionListDocument, { filter }, (data) => data.subscriptions);
   useLiveRefresh(SubscriptionChangesDocument, { filter }, LIVE_QUERIES);
   const activities = useActivities(list.nodes.map((subscription) => subscription.id));
@@ -68,7 +68,7 @@ export function SubscriptionsView() {
         actions={
           <>
             <DeactivatedSwitch />
-            <BulkActions filter={filter} selected={filterInWords({ statuses, path, deactivated })} />
+            <BulkActions filter={filter} selected={filterInWords({ statuses, path, labels, deactivated })} />
           </>
         }
       >
