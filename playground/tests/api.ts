@@ -43,6 +43,17 @@ export async function idle(url: string, path: string): Promise<string> {
   return payload.executionId;
 }
 
+/** Adds an execution that another server started at a time, and returns its id. */
+export async function startedElsewhere(url: string, path: string, createdAt: string): Promise<string> {
+  const { reserveEventIds } = await graphql<{ reserveEventIds: { eventIds: [string] } }>(
+    url,
+    `mutation { reserveEventIds(input: { count: 1 }) { eventIds } }`,
+  );
+  const [id] = reserveEventIds.eventIds;
+  await report(url, id, [{ type: "playbook_started", context: { path }, createdAt }]);
+  return id;
+}
+
 /** Registers a version of a catalog entry. */
 export async function register(url: string, content: string): Promise<void> {
   const { registerCatalogEntry } = await graphql<{ registerCatalogEntry: { userErrors: object[] } }>(

@@ -1,5 +1,6 @@
 import { graphql } from "./api";
 import { expect, test } from "./console";
+import { Task } from "./task";
 
 const REGISTER = `
   mutation ($content: String!) {
@@ -88,9 +89,8 @@ test("an entry shows its document, its versions, and the difference of two versi
   await expect(difference).toContainText("second text");
 });
 
-test("the slowest step of a path is three clicks from the overview, and the table leads to the last failure", async ({ console, page }) => {
-  // The first path of the list.
-  const path = `a/steps/${crypto.randomUUID()}`;
+test("the slowest step of a path is found with 3 clicks and keys, and the table leads to its runs", async ({ console, page }) => {
+  const path = freshPath();
   await register(console.url, path, "first text");
   const slowest = await run(console.url, path, { load: 2, charge: 40 });
   const failed = await run(console.url, path, { load: 1, charge: 30 }, "charge");
@@ -101,10 +101,17 @@ test("the slowest step of a path is three clicks from the overview, and the tabl
   await expect.poll(ended).toBe(2);
 
   await console.open("/", "Overview");
-  await page.getByRole("navigation").getByRole("link", { name: "Catalog", exact: true }).click();
-  await page.getByRole("table", { name: "Catalog entries" }).getByRole("link", { name: path }).click();
+  const task = new Task();
+  await task.act(page.keyboard.press("ControlOrMeta+K"));
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByRole("textbox")).toBeFocused();
+  await task.act(page.keyboard.type(path));
+  await task.act(dialog.getByRole("button", { name: `Catalog entry ${path}` }).click());
   const first = page.getByRole("table", { name: "Steps of the last executions" }).getByRole("row").nth(1);
   await expect(first).toContainText("96 %");
+  await expect(first.getByRole("link", { name: "charge", exact: true })).toBeVisible();
+  expect(task.count).toBe(3);
+
   await first.getByRole("link", { name: "charge", exact: true }).click();
   await expect(page).toHaveURL(new RegExp(`/executions/${slowest}\\?step=charge`));
   await page.goBack();

@@ -1,22 +1,34 @@
 import type { Page } from "@playwright/test";
 
 import { expectAccessible } from "./accessibility";
-import { graphql, idle, register, report } from "./api";
+import { graphql, idle, register, report, startedElsewhere } from "./api";
 import { expect, test } from "./console";
+import { Task } from "./task";
 
 const TITLE = "Executions of the last 24 hours";
 const HOUR_MS = 3_600_000;
 
-test("one click on the overview leads to the executions that failed in an hour", async ({ console, page }) => {
+test("one click on the overview leads to the hour in which the failures of the day began", async ({ console, page }) => {
   const path = await freshPath(console.url);
-  const id = await failed(console.url, path);
-  await expect.poll(() => totals(console.url, path)).toMatchObject({ failed: 1 });
+  // No other test has failures as early as this.
+  const createdAt = new Date(Date.now() - 22 * HOUR_MS).toISOString();
+  const first = await startedElsewhere(console.url, path, createdAt);
+  await report(console.url, first, [{ type: "playbook.failed", status: "FAILED", error: "no answer", createdAt }]);
+  const later = await failed(console.url, path);
+  await expect.poll(() => totals(console.url, path)).toMatchObject({ failed: 2 });
   await console.open("/", "Overview");
   const figure = page.getByRole("link", { name: /^Executions failed/ });
   await expect(figure).toHaveAttribute("href", /statuses=FAILED&endedSince=5m/);
-  await chartOf(page).getByRole("link", { name: /^\d\d:\d\d, [\d,]+ failed$/ }).last().click();
+  const hours = chartOf(page).getByRole("link", { name: /^\d\d:\d\d, [\d,]+ failed$/ });
+  const task = new Task();
+  await task.act(hours.first().click());
   await expect(page).toHaveURL(/statuses=FAILED&endedSince=[^&]+&endedUntil=/);
-  await expect(rowOf(page, id)).toContainText("Failed");
+  await expect(rowOf(page, first)).toContainText("Failed");
+  await expect(rowOf(page, later)).toHaveCount(0);
+  expect(task.count).toBe(1);
+  await page.goBack();
+  await hours.last().click();
+  await expect(rowOf(page, later)).toContainText("Failed");
 });
 
 test("the bars of a path lead to its executions by click and by key, and have percentiles and a table", async ({

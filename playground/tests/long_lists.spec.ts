@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 
-import { idle, register, report } from "./api";
+import { idle, register, report, startedElsewhere } from "./api";
 import { expect, test } from "./console";
 
 const SIZES = [
@@ -56,11 +56,18 @@ test("a path of 84 characters and an error of 4,000 leave the page in the window
   // The list of executions is open. Its first column stays when the others are scrolled.
   await page.setViewportSize(SIZES[0]!);
   const frame = page.getByRole("group", { name: "Executions", exact: true });
+  // A shadow is at each edge behind which the table has more. The left one is that of the first column.
+  const shadows = () =>
+    frame.evaluate((element) =>
+      [element.querySelector("td")!, element].map((part) => !getComputedStyle(part).boxShadow.startsWith("rgba(0, 0, 0, 0)")),
+    );
+  await expect.poll(shadows).toEqual([false, true]);
   const scrolled = await frame.evaluate((element) => {
     element.scrollTo({ left: element.scrollWidth });
     return element.scrollLeft;
   });
   expect(scrolled).toBeGreaterThan(100);
+  await expect.poll(shadows).toEqual([true, false]);
   await expect(frame.getByText("Failed", { exact: true })).toBeInViewport({ ratio: 1 });
   await frame.evaluate((element) => element.scrollTo({ left: 0 }));
   await frame.getByRole("link", { name: path, exact: true }).focus();
@@ -121,15 +128,20 @@ test("a list of 10,000 executions is loaded by scrolling, and only the rows near
   expect(await page.locator("tr").count()).toBeLessThan(200);
 });
 
-test("the list of executions goes to a time", async ({ console, page }) => {
-  const id = await idle(console.url, "samples/orders/process");
+test("the list of executions goes to a time, and shows the last execution before it first", async ({ console, page }) => {
+  const path = "tests/long/time";
+  await startedElsewhere(console.url, path, "2019-12-01T00:00:00Z");
+  const wanted = await startedElsewhere(console.url, path, "2019-12-30T00:00:00Z");
+  await startedElsewhere(console.url, path, "2020-01-03T00:00:00Z");
+  const newest = await idle(console.url, "samples/orders/process");
   await console.open("/executions", "Executions");
-  const row = page.getByRole("table", { name: "Executions" }).getByRole("row").filter({ hasText: id });
-  await expect(row).toBeVisible();
+  const rows = page.getByRole("table", { name: "Executions" }).getByRole("row");
+  await expect(rows.filter({ hasText: newest })).toBeVisible();
   await page.getByRole("combobox", { name: "Started", exact: true }).click();
   await page.getByRole("option", { name: "Before a time" }).click();
   await page.getByLabel(/^Started until/).fill("2020-01-01T00:00:00");
   await expect(page).toHaveURL(/until=(?:2019-12-31|2020-01-01)/);
   await expect(page).not.toHaveURL(/since=/);
-  await expect(row).toHaveCount(0);
+  await expect(rows.nth(1)).toContainText(wanted);
+  await expect(rows.filter({ hasText: newest })).toHaveCount(0);
 });

@@ -83,12 +83,20 @@ test("a user signs in, and the token is sent with requests and on the socket", a
   await expect(page.getByText("Role: operator")).toBeVisible();
 });
 
-test("a reload and a new tab keep the sign-in, and a sign-out ends it in every tab", async ({ page, context }) => {
+test("a reload for a new version and a new tab keep the sign-in, and a sign-out ends it in every tab", async ({ page, context }) => {
   const [second, third] = [await context.newPage(), await context.newPage()];
+  const { title } = new Console(page, controlPlane.url);
   await page.goto(controlPlane.url);
   await signIn(page, token);
-  await page.reload();
+  await expect(title).toHaveText("Overview");
+  await page.route("**/assets/**", (route) => route.fulfill({ status: 404 }));
+  await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Catalog" }).click();
+  await expect(title).toHaveText("This view needs a reload");
+  await page.unroute("**/assets/**");
+  await page.getByRole("button", { name: "Reload" }).click();
+  await expect(title).toHaveText("Catalog");
   await expectLive(page);
+  await expect(dialogOf(page)).toHaveCount(0);
   await second.goto(`${controlPlane.url}/events`);
   await third.goto(`${controlPlane.url}/system`);
   await Promise.all([second, third].map(expectLive));

@@ -8,15 +8,15 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useRef, useState, type ReactNode } from "react";
 
 import { newDedupKey } from "../../api/dedup_key";
-import { type ApiError, toApiError } from "../../api/errors";
 import type { Capability, ExecutionFilter } from "../../api/schema.generated";
+import { inBatches, NOTHING, type Listed } from "../../ui/batches";
 import { BulkActionDialog, type BulkOutcome, type BulkRequest } from "../../ui/bulk_action_dialog";
-import { formatItems, formatNumber } from "../../ui/format";
+import { formatNumber } from "../../ui/format";
 import { PermittedButton } from "../../ui/permitted_button";
 import { TextLink } from "../../ui/text_link";
 import { rerunsSearch, type Started } from "./reruns_search";
 import type { ExecutionsSearch } from "./search";
-import { adjectiveOf, listAll, NOTHING, refusalOf, type Listed, type Target } from "./target";
+import { adjectiveOf, listExecutions, refusalOf, type Target } from "./target";
 
 const route = getRouteApi("/executions");
 
@@ -74,43 +74,30 @@ export function BulkAction({ target, narrow, capability, icon, verb, batchSize, 
     if (target.by === "selection") {
       return { ids: target.ids, unavailableShards: [] };
     }
-    return listAll(narrow ? narrow(target.filter) : target.filter, request);
+    return listExecutions(narrow ? narrow(target.filter) : target.filter, request);
   }
 
   async function run(request: BulkRequest): Promise<BulkOutcome> {
-    const { dryRun, report, signal } = request;
+    const { dryRun } = request;
     if (dryRun) {
       listed.current = await list(request);
     } else {
       key.keep();
     }
-    const { ids, unavailableShards } = listed.current;
-    const outcomes: BatchOutcome[] = [];
-    let error: ApiError | undefined;
-    let sent = 0;
-    while (sent < ids.length && !signal.aborted && !error) {
-      report(`${formatNumber(sent)} of ${formatItems(ids.length, "execution")}`);
-      try {
-        outcomes.push(await carryOut(ids.slice(sent, sent + batchSize), request, key.value()));
-        sent = Math.min(sent + batchSize, ids.length);
-      } catch (fault) {
-        error = toApiError(fault);
-      }
-    }
-    const total = sum(outcomes, unavailableShards);
-    if (!dryRun) {
-      if (sent === ids.length && total.unavailableShards.length === 0 && outcomes.every(({ complete }) => complete)) {
-        key.forget();
-      }
-      void queries.invalidateQueries();
-    }
-    if (error && (dryRun || outcomes.length === 0)) {
-      throw error;
+    const withKey = (ids: string[]) => carryOut(ids, request, key.value());
+    const { outcomes, total } = await inBatches(
+      listed.current,
+      { noun: "execution", size: batchSize, carryOut: withKey },
+      request,
+    ).finally(() => !dryRun && void queries.invalidateQueries());
+    const isComplete = total.open === 0 && total.unavailableShards.length === 0 && outcomes.every(({ complete }) => complete);
+    if (!dryRun && isComplete) {
+      key.forget();
     }
     const startAgain = dryRun && isRepeated(outcomes) ? key.replace : undefined;
     const reruns = rerunsSearch(outcomes.flatMap(({ started = [] }) => started));
     const made = <RerunsLink search={reruns} onOpen={() => setOpened(false)} />;
-    return { ...total, open: ids.length - sent, error, startAgain, note: againInWords(outcomes), made };
+    return { ...total, startAgain, note: againInWords(outcomes), made };
   }
 
   return (
@@ -175,15 +162,5 @@ function usePendingKey(name: string) {
       forget();
       key.current = newDedupKey();
     },
-  };
-}
-
-function sum(outcomes: readonly BatchOutcome[], unavailableShards: readonly number[]): BulkOutcome {
-  const messages = new Set(outcomes.flatMap(({ userErrors }) => userErrors.map(({ message }) => message)));
-  const shards = new Set([...unavailableShards, ...outcomes.flatMap((outcome) => outcome.unavailableShards)]);
-  return {
-    items: outcomes.flatMap(({ items }) => items),
-    unavailableShards: [...shards],
-    userErrors: [...messages].map((message) => ({ message })),
   };
 }

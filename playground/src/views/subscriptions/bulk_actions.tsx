@@ -1,17 +1,31 @@
-/** Actions on all subscriptions that match the filter. The dialog shows first what would happen to each. */
+/**
+ * Actions on all subscriptions that match the filter. The dialog shows first what would happen to each. The action is
+ * carried out for exactly these, in batches.
+ */
 
 import { Button, Menu } from "@mantine/core";
 import { IconChevronDown } from "@tabler/icons-react";
-import { useState } from "react";
+import { useQueryClient } from "@tanstack/react-query";
+import { useRef, useState } from "react";
 
-import { useApiMutation } from "../../api/hooks";
+import { send } from "../../api/client";
+import { ApiError } from "../../api/errors";
 import type { SubscriptionAction, SubscriptionFilter } from "../../api/schema.generated";
 import { usePermission } from "../../api/viewer";
-import { BulkActionDialog, type BulkOutcome } from "../../ui/bulk_action_dialog";
+import { inBatches, listAll, NOTHING } from "../../ui/batches";
+import { BulkActionDialog, type BulkOutcome, type BulkRequest } from "../../ui/bulk_action_dialog";
 import { PermittedButton } from "../../ui/permitted_button";
 import { inWords } from "../../ui/status_badge";
 import { ACTION_ORDER, ACTIONS } from "./actions";
-import { TransitionSubscriptionsDocument, type TransitionSubscriptionsMutation } from "./operations.generated";
+import { changedBy } from "./filter";
+import {
+  SelectedSubscriptionsDocument,
+  TransitionSubscriptionsDocument,
+  type TransitionSubscriptionsMutation,
+} from "./operations.generated";
+
+/** Maximum number of subscriptions in one request, which the server sets. */
+const BATCH_SIZE = 1_000;
 
 interface Props {
   /** Filter of the list; null if it has all subscriptions. */
@@ -22,12 +36,18 @@ interface Props {
 
 export function BulkActions({ filter, selected }: Props) {
   const [action, setAction] = useState<SubscriptionAction | null>(null);
-  const { mutateAsync } = useApiMutation(TransitionSubscriptionsDocument);
+  const queries = useQueryClient();
+  const listed = useRef(NOTHING);
 
-  async function run(chosen: SubscriptionAction, dryRun: boolean, reason: string | null): Promise<BulkOutcome> {
-    const select = filter ? { filter } : { all: true };
-    const { data, errors } = await mutateAsync({ input: { action: chosen, dryRun, reason, select } });
-    return outcomeOf(data, chosen, dryRun) ?? { items: [], unavailableShards: [], userErrors: errors };
+  async function run(chosen: SubscriptionAction, request: BulkRequest): Promise<BulkOutcome> {
+    const { dryRun, signal } = request;
+    if (dryRun) {
+      listed.current = await listAll("subscription", (after) => selectedPage(changedBy(filter), after, signal), request);
+    }
+    const carryOut = (ids: string[]) => transition(ids, chosen, request);
+    const batches = inBatches(listed.current, { noun: "subscription", size: BATCH_SIZE, carryOut }, request);
+    const { total } = await batches.finally(() => !dryRun && void queries.invalidateQueries());
+    return total;
   }
   return (
     <>
@@ -39,7 +59,7 @@ export function BulkActions({ filter, selected }: Props) {
           action={ACTIONS[action].label}
           dangerous={ACTIONS[action].confirmed}
           description={`${selected} ${ACTIONS[action].effect.replace(/\bIt\b/g, "Each").replace(/\bits\b/g, "its")}`}
-          run={({ dryRun, reason }) => run(action, dryRun, reason)}
+          run={(request) => run(action, request)}
           onClose={() => setAction(null)}
         />
       )}
@@ -74,11 +94,26 @@ function BulkMenu({ onChoose }: { onChoose: (action: SubscriptionAction) => void
   );
 }
 
-function outcomeOf(data: TransitionSubscriptionsMutation, action: SubscriptionAction, dryRun: boolean): BulkOutcome | null {
-  const payload = data.transitionSubscriptions;
-  if (!payload) {
-    return null;
+async function selectedPage(filter: SubscriptionFilter, after: string | null, signal: AbortSignal) {
+  const { data, errors } = await send(SelectedSubscriptionsDocument, { filter, after }, signal);
+  if (!data.subscriptions) {
+    throw ApiError.of(errors);
   }
+  return data.subscriptions;
+}
+
+async function transition(ids: string[], action: SubscriptionAction, { dryRun, reason }: BulkRequest): Promise<BulkOutcome> {
+  const input = { action, dryRun, reason, select: { ids } };
+  const { data, errors } = await send(TransitionSubscriptionsDocument, { input });
+  if (!data.transitionSubscriptions) {
+    throw ApiError.of(errors);
+  }
+  return outcomeOf(data.transitionSubscriptions, action, dryRun);
+}
+
+type Payload = NonNullable<TransitionSubscriptionsMutation["transitionSubscriptions"]>;
+
+function outcomeOf(payload: Payload, action: SubscriptionAction, dryRun: boolean): BulkOutcome {
   const { target } = ACTIONS[action];
   const items = payload.results.map(({ subscriptionId: id, applied, subscription, userErrors }) => {
     const status = subscription?.status ?? "UNKNOWN";

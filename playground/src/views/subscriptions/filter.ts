@@ -30,6 +30,15 @@ export function filterOf(conditions: Conditions): SubscriptionFilter | null {
   };
 }
 
+/**
+ * Returns the filter of the subscriptions that an action changes. Deactivated ones and those in an unknown state, which a
+ * list of all states has too, are not changed.
+ */
+export function changedBy(filter: SubscriptionFilter | null): SubscriptionFilter {
+  const live = STATUSES.map(({ value }) => value).filter((status) => status !== "DEACTIVATED" && status !== "UNKNOWN");
+  return { statuses: live, ...filter };
+}
+
 /** Returns the listed states. Deactivated subscriptions are many, so they are listed only if the address asks for them. */
 function statusesOf({ statuses, deactivated }: Conditions): SubscriptionStatus[] {
   const all = STATUSES.map(({ value }) => value);
