@@ -1,31 +1,66 @@
-/** Limits the first load, compressed: the entry, everything it imports statically, their styles, and preloaded files. */
+/**
+ * Limits what a browser loads before it shows a page, compressed: the files of the first load, and those of an execution. The
+ * files of a load are the ones that it names, everything they import statically, and their styles.
+ */
 
 import { gzipSync } from "node:zlib";
 import type { Plugin } from "vite";
 
-const LIMIT_KIB = 300;
+interface Load {
+  name: string;
+  limitKib: number;
+  /** Modules that are loaded with the entry, by the end of their path. */
+  modules: readonly string[];
+}
+
+const LOADS: readonly Load[] = [
+  { name: "The first load", limitKib: 300, modules: [] },
+  {
+    name: "The load of an execution",
+    limitKib: 400,
+    modules: ["/src/views/execution/view.tsx", "/src/views/execution/flow_diagram.tsx"],
+  },
+];
 
 type Bundle = Parameters<Extract<NonNullable<Plugin["generateBundle"]>, (...args: never[]) => unknown>>[1];
 
-/** Fails the build if the first load is larger than the limit. A view itself is loaded when it is opened. */
-export function firstLoadLimit(shared: string): Plugin {
+/** Fails the build if a load is larger than its limit. The entry and the file that views share are part of each load. */
+export function loadLimits(shared: string): Plugin {
   return {
-    name: "first-load-limit",
+    name: "load-limits",
     apply: "build",
     generateBundle(_, bundle) {
-      const files = firstFiles(bundle, shared);
-      const bytes = [...files].reduce((sum, name) => sum + compressedSize(bundle, name), 0);
-      const kib = Math.ceil(bytes / 1024);
-      const text = `The first load is ${kib} KiB in ${files.size} files (limit ${LIMIT_KIB} KiB).`;
-      if (kib > LIMIT_KIB) {
-        this.error(`${text} Load a part of it later, with a dynamic import.`);
+      for (const { name, limitKib, modules } of LOADS) {
+        const files = filesOf(bundle, [...firstFiles(bundle, shared), ...modules.map((path) => fileWith(bundle, path))]);
+        const bytes = [...files].reduce((sum, file) => sum + compressedSize(bundle, file), 0);
+        const kib = Math.ceil(bytes / 1024);
+        const text = `${name} is ${kib} KiB in ${files.size} files (limit ${limitKib} KiB).`;
+        if (kib > limitKib) {
+          this.error(`${text} Load a part of it later, with a dynamic import.`);
+        }
+        this.info(text);
       }
-      this.info(text);
     },
   };
 }
 
-function firstFiles(bundle: Bundle, shared: string): Set<string> {
+function firstFiles(bundle: Bundle, shared: string): string[] {
+  return Object.entries(bundle).flatMap(([name, chunk]) =>
+    chunk.type === "chunk" && (chunk.isEntry || chunk.name === shared) ? [name] : [],
+  );
+}
+
+/** Returns the name of the file that contains a module. */
+function fileWith(bundle: Bundle, path: string): string {
+  const file = Object.values(bundle).find((chunk) => chunk.type === "chunk" && chunk.moduleIds.some((id) => id.endsWith(path)));
+  if (!file) {
+    throw new Error(`No file of the build has the module ${path}.`);
+  }
+  return file.fileName;
+}
+
+/** Returns some files with everything they import statically and their styles. */
+function filesOf(bundle: Bundle, named: readonly string[]): Set<string> {
   const files = new Set<string>();
   const visit = (name: string) => {
     const chunk = bundle[name];
@@ -38,11 +73,7 @@ function firstFiles(bundle: Bundle, shared: string): Set<string> {
       chunk.viteMetadata?.importedCss.forEach(visit);
     }
   };
-  for (const [name, chunk] of Object.entries(bundle)) {
-    if (chunk.type === "chunk" && (chunk.isEntry || chunk.name === shared)) {
-      visit(name);
-    }
-  }
+  named.forEach(visit);
   return files;
 }
 

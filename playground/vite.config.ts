@@ -1,7 +1,7 @@
 import { compression } from "vite-plugin-compression2";
 import { defineConfig } from "vite";
 
-import { firstLoadLimit, preloadShared } from "./first_load.ts";
+import { loadLimits, preloadShared } from "./first_load.ts";
 
 /** Server behind `npm run dev` and `vite preview`: `make run` listens on this address. */
 const SERVER = process.env.NOETL_URL ?? "http://127.0.0.1:8082";
@@ -19,7 +19,7 @@ export default defineConfig({
   // Files are named relative to each other, and in the page relative to its base, so they may be below a path prefix.
   base: "./",
   plugins: [
-    firstLoadLimit(SHARED_BY_VIEWS),
+    loadLimits(SHARED_BY_VIEWS),
     preloadShared(SHARED_BY_VIEWS),
     // Writes a file with the extension .gz beside each text file. The server sends it to browsers that accept gzip. It
     // changes the page for each request.

@@ -4,9 +4,13 @@ import type { Page } from "@playwright/test";
 import { expect } from "./console";
 
 const SCHEMES = ["light", "dark"] as const;
-export const WIDE = { width: 1280, height: 800 };
+export const WIDE = { width: 1440, height: 900 };
 export const NARROW = { width: 390, height: 844 };
 const SIZES = [WIDE, NARROW];
+/** The page has the same parts as on a wide screen, so only what is cut off is checked. */
+const BETWEEN = { width: 1024, height: 768 };
+/** Selector of an opened dialog. */
+export const MODAL = '[aria-modal="true"]';
 
 /** Rules of WCAG 2.2 AA. */
 const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
@@ -20,9 +24,10 @@ const OF_LANDMARKS = ["landmark-unique", "landmark-no-duplicate-banner"];
 type Violation = Awaited<ReturnType<AxeBuilder["analyze"]>>["violations"][number];
 
 /**
- * Checks the opened page in both themes and at both widths: it breaks no rule of WCAG 2.2 AA and no serious or named best
- * practice, and nothing is cut off. The page follows a changed theme and width while it is open. If another test checks the rest
- * of the page, the selector of a part, such as a dialog, leaves it out but for its landmarks.
+ * Checks the opened page in both themes, wide and narrow: it breaks no rule of WCAG 2.2 AA and no serious or named best
+ * practice, and nothing is cut off, also at a width between, which the page keeps. The page follows a changed theme and width
+ * while it is open. If another test checks the rest of the page, the selector of a part, such as a dialog, leaves it out but for
+ * its landmarks.
  */
 export async function expectAccessible(page: Page, name: string, part?: string): Promise<void> {
   for (const size of SIZES) {
@@ -30,17 +35,25 @@ export async function expectAccessible(page: Page, name: string, part?: string):
     for (const scheme of SCHEMES) {
       const place = `${name}-${size.width}-${scheme}`;
       expect(await violations(page, scheme, part), place).toEqual([]);
-      const cutOff = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-      expect(cutOff, `${place}: pixels that are cut off`).toBe(0);
+      await expectNothingCutOff(page, place);
     }
     if (part !== undefined) {
       expect(await brokenRules(page, axe(page).withRules(OF_LANDMARKS)), `${name}-${size.width}: landmarks`).toEqual([]);
     }
   }
+  await page.setViewportSize(BETWEEN);
+  await settled(page);
+  await expectNothingCutOff(page, `${name}-${BETWEEN.width}`);
 }
 
-/** Checks a part of the opened page, such as a menu, in both themes. The part is given by its selector. */
+async function expectNothingCutOff(page: Page, place: string): Promise<void> {
+  const cutOff = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  expect(cutOff, `${place}: pixels that are cut off`).toBe(0);
+}
+
+/** Waits for a part of the opened page, such as a menu, and checks it in both themes. The part is given by its selector. */
 export async function expectPartAccessible(page: Page, name: string, part: string): Promise<void> {
+  await expect(page.locator(part).filter({ visible: true }).first()).toBeVisible();
   for (const scheme of SCHEMES) {
     expect(await violations(page, scheme, part), `${name}-${scheme}`).toEqual([]);
   }

@@ -1,3 +1,4 @@
+import { expectPartAccessible, MODAL } from "./accessibility";
 import { graphql } from "./api";
 import { expect, test } from "./console";
 import { Task } from "./task";
@@ -175,6 +176,7 @@ test("a retired version leaves the list until it is restored", async ({ console,
   await console.open(`/catalog/${path}`, path);
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "Retire…" }).click();
+  await expectPartAccessible(page, "retire", MODAL);
   await dialog.getByRole("button", { name: "Retire", exact: true }).click();
   await expect(page).toHaveURL(/\?version=1$/);
   await expect(page.getByText("(no version is in use)")).toBeVisible();

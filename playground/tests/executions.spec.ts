@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 
-import { expectAccessible } from "./accessibility";
+import { expectAccessible, expectPartAccessible, MODAL } from "./accessibility";
 import { graphql, register, report } from "./api";
 import { expect, test } from "./console";
 
@@ -171,6 +171,7 @@ test("cancelling by filter first shows what would be cancelled", async ({ consol
   const dialog = page.getByRole("dialog");
   await expect(dialog.getByRole("status")).toHaveText("1 would be changed, 0 would be refused.");
   await expect(dialog.getByRole("cell", { name: new RegExp(child.executionId) })).toBeVisible();
+  await expectPartAccessible(page, "bulk-cancel", MODAL);
   await dialog.getByLabel("Reason").fill("Not needed");
   await dialog.getByRole("button", { name: "Cancel executions (1)" }).click();
   await expect(dialog.getByRole("status")).toHaveText("1 changed, 0 refused.");
@@ -190,6 +191,7 @@ test("a rerun by filter first shows what would start, and links to what it has s
   await expect(dialog.getByRole("status")).toHaveText("2 would be started, 0 would be refused.");
   await dialog.getByRole("button", { name: "Rerun (2)" }).click();
   await expect(dialog.getByRole("status")).toHaveText("2 started, 0 refused.");
+  await expectPartAccessible(page, "bulk-rerun", MODAL);
   const link = dialog.getByRole("row").filter({ hasText: child }).getByRole("link");
   const rerun = await link.innerText();
   expect(rerun).not.toBe(child);
@@ -646,6 +648,7 @@ test("an execution is cancelled with a reason", async ({ console, page }) => {
   await page.getByRole("dialog").getByRole("button", { name: "Keep running" }).click();
   await expect(page.getByRole("dialog")).toHaveCount(0);
   await page.getByRole("button", { name: "Cancel…" }).click();
+  await expectPartAccessible(page, "cancel", MODAL);
   await page.getByLabel("Reason").fill("Wrong order");
   await page.getByRole("button", { name: "Cancel execution" }).click();
   await expect(page.getByRole("alert").filter({ hasText: "The execution was cancelled" })).toContainText("Wrong order");

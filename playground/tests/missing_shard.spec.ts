@@ -1,6 +1,6 @@
 import { expect, test, type Locator, type Page } from "@playwright/test";
 
-import { expectAccessible } from "./accessibility";
+import { expectAccessible, MODAL } from "./accessibility";
 import { execute, graphql, register } from "./api";
 import { Console } from "./console";
 import { deadLetters } from "./dead_letters";
@@ -76,7 +76,7 @@ test("the command palette says what it could not search", async ({ page }) => {
   await console.search("tests/shards/");
   await expect(missing(palette)).toContainText("shard 1");
   await expect(palette.getByText("Nothing found")).toHaveCount(0);
-  await expectAccessible(page, "palette-of-missing-shard", '[aria-modal="true"]');
+  await expectAccessible(page, "palette-of-missing-shard", MODAL);
   await page.keyboard.press("Escape");
   await console.search(objects[MISSING].executions[0] ?? "");
   await expect(palette.getByRole("alert")).toContainText("The System view shows which.");

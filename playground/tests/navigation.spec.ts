@@ -1,3 +1,4 @@
+import { expectAccessible } from "./accessibility";
 import { execute } from "./api";
 import { Console, expect, test } from "./console";
 
@@ -16,6 +17,7 @@ test("an unknown address shows the console's own page, from which the navigation
   const response = await page.goto(`${controlPlane.url}/nonsense/below`);
   expect(response?.status()).toBe(404);
   await expect(console.title).toHaveText("There is no such page");
+  await expectAccessible(page, "unknown-page", "main");
   await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "System" }).click();
   await expect(console.title).toHaveText("System");
 });

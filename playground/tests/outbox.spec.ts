@@ -1,5 +1,6 @@
 import type { Locator, Page } from "@playwright/test";
 
+import { expectPartAccessible, MODAL } from "./accessibility";
 import { execute } from "./api";
 import { expect, test } from "./console";
 import { deadLetters, statusOfEntry, type DeadLetter } from "./dead_letters";
@@ -57,6 +58,7 @@ test("one dead letter is retried or discarded in its row", async ({ console, pag
 
   await console.open(`/outbox?execution=${second.executionId}`, "Outbox");
   await rowOf(page, second).getByRole("button", { name: "Discard" }).click();
+  await expectPartAccessible(page, "discard", MODAL);
   await page.getByRole("dialog").getByRole("button", { name: "Discard" }).click();
   await expect(page.getByText("No entry matches the filter")).toBeVisible();
 });

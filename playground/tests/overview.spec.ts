@@ -1,3 +1,4 @@
+import { expectAccessible } from "./accessibility";
 import { execute, graphql, report } from "./api";
 import { expect, test } from "./console";
 import { discardDeadLetters } from "./dead_letters";
@@ -83,6 +84,7 @@ test("the watch mode shows the overview without navigation and in larger type, u
   await page.reload();
   await expect(page.getByRole("region", { name: "Health" })).toBeVisible();
   await expect(navigation).toBeHidden();
+  await expectAccessible(page, "watch-mode");
   await console.search("audit");
   await page.keyboard.press("Escape");
   await expect(page.getByRole("dialog")).toHaveCount(0);

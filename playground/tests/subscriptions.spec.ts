@@ -1,5 +1,6 @@
 import type { Locator, Page } from "@playwright/test";
 
+import { expectPartAccessible, MODAL } from "./accessibility";
 import { execute, graphql, INBOX, report, withoutInbox } from "./api";
 import { expect, test } from "./console";
 import { activeInbox, statusOf, transition } from "./inbox";
@@ -73,6 +74,7 @@ test("drain and deactivate ask for confirmation and a reason, and draining shows
   await row.getByRole("button", { name: "More actions" }).click();
   await page.getByRole("menuitem", { name: "Drain…" }).click();
   const dialog = page.getByRole("dialog", { name: `Drain ${INBOX}?` });
+  await expectPartAccessible(page, "drain", MODAL);
   await dialog.getByRole("textbox", { name: "Reason" }).fill("The source moves");
   expect((await statusOf(console.url, id)).status).toBe("ACTIVE");
   await dialog.getByRole("button", { name: "Drain" }).click();
@@ -90,6 +92,7 @@ test("a confirmed action is refused if the status has changed since it was shown
   await page.getByRole("menuitem", { name: "Deactivate…" }).click();
   const dialog = page.getByRole("dialog", { name: `Deactivate ${INBOX}?` });
   await expect(dialog).toBeVisible();
+  await expectPartAccessible(page, "deactivate", MODAL);
   await transition(console.url, "PAUSE", id);
   await expect(rowOf(page, id)).toContainText("Paused");
   await dialog.getByRole("button", { name: "Deactivate" }).click();
