@@ -83,8 +83,8 @@ pub(super) fn start_broker_tasks(
             supervisor.start("outbox relay", infallible(relay.run(supervisor.soft())));
         }
         if config.projector {
-            let (client, projections) = (client.clone(), Projections::new(housekeeping.databases.clone()));
-            let (names, stalls) = (config.stream_names.clone(), stalls.clone());
+            let projections = Projections::new(housekeeping.databases.clone(), housekeeping.catalog.clone());
+            let (client, names, stalls) = (client.clone(), config.stream_names.clone(), stalls.clone());
             let (databases, read_model) = (housekeeping.databases.clone(), housekeeping.read_model.clone());
             let projector = Projector { shard, client, names, projections, databases, read_model, stalls };
             supervisor.start("projector", infallible(projector.run(supervisor.soft())));

@@ -37,7 +37,7 @@ pub async fn check(config: &Config, repair: bool) -> Result<Findings, AppError> 
         let repairer = Repairer {
             executions: services.executions,
             subscriptions: services.subscriptions,
-            projections: Projections::new(databases),
+            projections: Projections::new(databases, catalog),
         };
         check.rows(Some(&repairer)).await;
         ids.release().await?;

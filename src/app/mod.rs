@@ -98,7 +98,7 @@ fn housekeeping(
     wake_ups: &WakeUps,
 ) -> Housekeeping {
     Housekeeping {
-        read_model: ReadModel::new(Projections::new(databases.clone())),
+        read_model: ReadModel::new(Projections::new(databases.clone(), catalog.clone())),
         catalog: catalog.clone(),
         executions: Executions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
@@ -277,7 +277,7 @@ fn services(
     Services {
         catalog: Arc::new(housekeeping.catalog.clone()),
         subscriptions: Arc::new(housekeeping.subscriptions.clone()),
-        projections: Arc::new(Projections::new(databases.clone())),
+        projections: Arc::new(Projections::new(databases.clone(), housekeeping.catalog.clone())),
         ingest: Arc::new(Ingest::new(databases.clone(), wake_ups.clone())),
         executions: Arc::new(housekeeping.executions.clone()),
         outbox: Arc::new(housekeeping.outbox.clone()),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use noetl_testkit::feed::run;
 use noetl_testkit::projections::fill_has_ended;
 use noetl_testkit::recordings::{Recording, insert_row, recordings};
 use noetl_testkit::{Deployment, Server};
@@ -115,4 +116,60 @@ async fn frames_of_a_cursor_loop_are_read_page_by_page() {
     assert_eq!((&rest["nodes"], &rest["pageInfo"]["hasNextPage"]), (&json!([frame(3, 0)]), &json!(false)));
     let back = page(&format!("last: 2, before: {}", rest["pageInfo"]["startCursor"])).await;
     assert_eq!(back["nodes"], json!([frame(1, 2), frame(2, 1)]));
+}
+
+/// The started events of NoETL name no labels. One that names some gives its execution only these.
+#[tokio::test]
+async fn an_execution_of_noetl_has_the_labels_of_its_document() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_without_projector().await;
+    let mut database = deployment.cluster().await;
+    let document = json!({ "kind": "playbook", "metadata": {
+        "labels": { "said": "nothing", "team": "a" }, "searchable": { "said": "{{ workload.message }}" } } });
+    let label = |name: &str, value: &str| json!({ "name": name, "value": value });
+    let (recordings, mut expected) = (recordings(), Vec::new());
+    for (name, named, labels) in [
+        ("linear", None, json!([label("said", "Hello World"), label("team", "a")])),
+        ("child", None, json!([label("said", "nothing"), label("team", "a")])),
+        ("parent", Some(json!({ "only": "x" })), json!([label("only", "x")])),
+    ] {
+        let recording = recordings.iter().find(|recording| recording.name == name).unwrap();
+        let (start, rest) = recording.rows.split_first().unwrap();
+        let (mut start, id) = (start.clone(), recording.execution_id());
+        let entry = "INSERT INTO noetl.catalog (catalog_id, path, version, kind, content)
+                     VALUES ($1, $2, 1, 'playbook', $3)";
+        let entry = sqlx::query(entry).bind(start["catalog_id"].as_i64()).bind(name).bind(document.to_string());
+        entry.execute(&mut database).await.unwrap();
+        // The started event may be committed last.
+        for row in rest {
+            insert_row(&mut database, row).await;
+        }
+        server.advance_projections(&[id.parse().unwrap()]).await;
+        if let Some(named) = named {
+            start["meta"]["labels"] = named;
+        }
+        insert_row(&mut database, &start).await;
+        server.advance_projections(&[id.parse().unwrap()]).await;
+        expected.push((id, labels));
+    }
+    let assert_found = async || {
+        let list = "query($filter: ExecutionFilter) { executions(filter: $filter) {
+            nodes { id labels { name value } } } }";
+        for (id, labels) in &expected {
+            let equal = |label: &Value| json!({ "name": label["name"], "equals": label["value"] });
+            let conditions: Vec<Value> = labels.as_array().unwrap().iter().map(equal).collect();
+            let found = server.data(list, json!({ "filter": { "labels": conditions } })).await;
+            assert_eq!(found["executions"]["nodes"], json!([{ "id": id, "labels": labels }]));
+        }
+    };
+    assert_found().await;
+
+    run(&mut database, "DELETE FROM noetl.execution; DELETE FROM noetl.projection_snapshot").await;
+    for (id, labels) in &expected {
+        let query = "query($id: ID!) { execution(id: $id) { labels { name value } } }";
+        let found = server.data(query, json!({ "id": id })).await;
+        assert_eq!(found["execution"]["labels"], *labels, "read without a row in the list");
+    }
+    deployment.check(&["--repair"]).await;
+    assert_found().await;
 }

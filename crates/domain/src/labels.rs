@@ -3,7 +3,8 @@
 //! The first event of a log has them in its meta, so the log is their source. Those of an execution come from the
 //! request, from the parts of the workload that the document names in `metadata.searchable`, from
 //! `spec.dispatch.labels` of the source subscription, from `metadata.labels` of the document, and from the parent. Those
-//! of a source subscription come from `metadata.labels` of its document.
+//! of a source subscription come from `metadata.labels` of its document. An execution whose first event names none, as
+//! NoETL's server writes it, has those of its document.
 
 use std::collections::BTreeMap;
 

@@ -5,6 +5,7 @@
 mod bisection;
 pub mod catalog;
 pub mod check;
+mod document_labels;
 pub mod executions;
 mod fan_out;
 pub mod history;

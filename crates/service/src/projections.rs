@@ -1,6 +1,6 @@
 //! Reading and advancing projections. Both load the latest valid snapshot and fold exactly the events that are not in it.
 //! So the state includes every event committed before the read, and an advance over the same events always stores the same
-//! state.
+//! state. The rows of the list also have labels of catalog documents (`document_labels.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -9,6 +9,8 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use serde_json::Value;
 
+use super::catalog::Catalog;
+use super::document_labels;
 use super::moves::Repetition;
 use super::shards::{by_shard, rows_by_ids};
 use noetl_domain::ids::Id;
@@ -43,6 +45,7 @@ const MAX_STORED_BYTES: usize = 4 << 20;
 #[derive(Debug, Clone)]
 pub struct Projections {
     databases: Databases,
+    catalog: Catalog,
 }
 
 #[async_trait]
@@ -128,22 +131,25 @@ impl AdvanceProjections for Projections {
 impl Projections {
     async fn advance_once(&self, ids: BTreeSet<Id>, scope: &Scope) -> Advances {
         let groups = by_shard(&self.databases, ids, |id| *id);
-        let shards = groups
-            .into_iter()
-            .map(async |(shard, ids)| advance_all(&self.databases.shards()[usize::from(shard)], scope, ids).await);
+        let shards = groups.into_iter().map(async |(shard, ids)| {
+            advance_all(&self.databases.shards()[usize::from(shard)], &self.catalog, scope, ids).await
+        });
         join_all(shards).await.into_iter().flatten().collect()
     }
 
     /// Creates the use cases.
     #[must_use]
-    pub fn new(databases: Databases) -> Self {
-        Self { databases }
+    pub fn new(databases: Databases, catalog: Catalog) -> Self {
+        Self { databases, catalog }
     }
 
     /// Returns the list rows of executions in the scope that the list lacks, because another server started them and no
     /// advance has stored them yet, and the errors of those that could not be read.
     pub async fn unlisted(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, ExecutionRow>, ReadFailures) {
-        let (states, failed) = self.read(ids, scope).await;
+        let (mut states, mut failed) = self.read(ids, scope).await;
+        let unlabelled = document_labels::add(&self.catalog, states.values_mut().collect()).await;
+        states.retain(|id, _| !unlabelled.contains_key(id));
+        failed.extend(unlabelled);
         (states.into_iter().filter_map(|(id, state)| Some((id, ExecutionRow::of(&state)?))).collect(), failed)
     }
 }
@@ -158,11 +164,11 @@ async fn read(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<Projec
 }
 
 /// Advances executions of one shard in groups. The size of the states bounds a group, so that the memory is bounded.
-async fn advance_all(shard: &Database, scope: &Scope, mut ids: Vec<Id>) -> Advances {
+async fn advance_all(shard: &Database, catalog: &Catalog, scope: &Scope, mut ids: Vec<Id>) -> Advances {
     let (mut advances, mut at_once) = (Advances::new(), STORED_AT_ONCE);
     while !ids.is_empty() {
         let group = ids.split_off(ids.len().saturating_sub(at_once));
-        let done = advance_each(shard, scope, &group).await;
+        let done = advance_each(shard, catalog, scope, &group).await;
         ids.extend(group.iter().filter(|id| !done.contains_key(id)));
         // After large states, no more are requested than there was room for, and then twice as many each time.
         let had_room = done.len() == group.len();
@@ -174,8 +180,8 @@ async fn advance_all(shard: &Database, scope: &Scope, mut ids: Vec<Id>) -> Advan
 
 /// Advances executions of one shard together, without those for which there is no room. If that fails, advances them one
 /// by one, so that one faulty execution does not fail the others.
-async fn advance_each(shard: &Database, scope: &Scope, ids: &[Id]) -> Advances {
-    let error = match advance(shard, scope, ids).await {
+async fn advance_each(shard: &Database, catalog: &Catalog, scope: &Scope, ids: &[Id]) -> Advances {
+    let error = match advance(shard, catalog, scope, ids).await {
         Ok(advances) => return advances,
         Err(error) => error,
     };
@@ -185,14 +191,15 @@ async fn advance_each(shard: &Database, scope: &Scope, ids: &[Id]) -> Advances {
     }
     let mut advances = Advances::new();
     for id in ids {
-        let alone = advance(shard, scope, &[*id]).await;
+        let alone = advance(shard, catalog, scope, &[*id]).await;
         advances.extend(alone.unwrap_or_else(|error| Advances::from([(*id, Err(error.into()))])));
     }
     advances
 }
 
-/// Advances executions together. Returns no result for those for which there is no room; one always has room.
-async fn advance(shard: &Database, scope: &Scope, ids: &[Id]) -> Result<Advances, StorageError> {
+/// Advances executions together. Returns no result for those for which there is no room; one always has room. One whose
+/// labels can't be read is not stored.
+async fn advance(shard: &Database, catalog: &Catalog, scope: &Scope, ids: &[Id]) -> Result<Advances, StorageError> {
     let numbers: Vec<i64> = ids.iter().map(|id| id.get()).collect();
     let read = async || snapshots::read_within(shard, scope, &numbers, ADVANCED_BYTES, FOLD_LIMIT).await;
     let (mut found, mut left) = read().await?;
@@ -207,7 +214,11 @@ async fn advance(shard: &Database, scope: &Scope, ids: &[Id]) -> Result<Advances
         ids.iter().filter(|id| !without_room(id)).map(|id| (*id, Err(unknown(*id).into()))).collect();
     advances.extend(found.iter().map(|one| (one.execution_id, outcome(one))));
     let stale = |one: &Projected| one.projection.is_execution() && (one.folded > 0 || one.snapshot.is_none());
-    let stale: Vec<Projected> = found.into_iter().filter(stale).collect();
+    let mut stale: Vec<Projected> = found.into_iter().filter(stale).collect();
+    let started = stale.iter_mut().filter(|one| !one.start_is_stored).collect();
+    let unlabelled = document_labels::add(catalog, started).await;
+    stale.retain(|one| !unlabelled.contains_key(&one.execution_id));
+    advances.extend(unlabelled.into_iter().map(|(id, error)| (id, Err(error))));
     for group in groups(stale) {
         for (id, error) in save(shard, &group).await {
             advances.insert(id, Err(error.into()));

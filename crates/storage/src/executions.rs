@@ -124,7 +124,7 @@ impl ExecutionRow {
                 execution_pool: started.and_then(|start| start.execution_pool.clone()),
                 rerun_of: started.and_then(|start| start.rerun_of).map(Id::get),
                 failed_steps: Some(state.failed_steps()),
-                labels: started.and_then(|start| stored_labels(&start.labels)),
+                labels: stored_labels(projected.labels()),
             }
         })
     }

@@ -81,7 +81,7 @@ impl Executions {
             u32::try_from(trace + pool + labels + actor + owner + 256).unwrap_or(u32::MAX)
         };
         let heads = Cache::builder().max_capacity(CACHED_HEADS_BYTES).weigher(weight).build();
-        let projections = Projections::new(databases.clone());
+        let projections = Projections::new(databases.clone(), catalog.clone());
         let cluster = || Arc::clone(databases.cluster());
         let creation = |(shard, database): (ShardIndex, &Arc<Database>)| {
             Coalescer::new(CreateFlight { shard, database: Arc::clone(database), wake_ups: wake_ups.clone() })

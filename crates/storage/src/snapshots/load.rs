@@ -17,6 +17,7 @@ use crate::pools::{Database, OPERATION_DEADLINE};
 use noetl_domain::event::Event;
 use noetl_domain::execution::StatusSource;
 use noetl_domain::ids::Id;
+use noetl_domain::labels::Labels;
 use noetl_domain::projection::{Moment, Projection, Watermark, checksum, shape_for};
 use noetl_domain::tenant::{Scope, Tenancy};
 use noetl_domain::tx_snapshot::TxSnapshot;
@@ -228,6 +229,8 @@ impl Projected {
             snapshot: None,
             folded: 0,
             defect: None,
+            start_is_stored: false,
+            document_labels: Labels::default(),
             base: TxSnapshot::beginning().to_string(),
             as_of: std::mem::take(&mut row.read_as_of),
             system: std::mem::take(&mut row.read_system),
@@ -246,6 +249,7 @@ impl Projected {
             }
             None => {}
         }
+        projected.start_is_stored = !projected.projection.state.started.is_empty();
         projected
     }
 

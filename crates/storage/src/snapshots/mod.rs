@@ -23,8 +23,10 @@ mod save;
 use chrono::{DateTime, Utc};
 
 use noetl_domain::ids::Id;
+use noetl_domain::labels::Labels;
 use noetl_domain::projection::{Moment, Projection};
 use noetl_domain::tenant::Tenancy;
+use noetl_domain::workflow::Start;
 
 pub use load::{read, read_at, read_within};
 pub use loop_results::{LoopOfState, loop_results};
@@ -65,6 +67,10 @@ pub struct Projected {
     pub folded: i64,
     /// Reason that a stored snapshot was not used.
     pub defect: Option<Defect>,
+    /// Whether the stored snapshot has the started event. Then the row of the list was stored with the labels.
+    pub start_is_stored: bool,
+    /// Labels of the catalog document, for an execution whose started event names none. They are not part of the state.
+    pub document_labels: Labels,
     /// Transaction snapshot of the stored snapshot, in text form.
     base: String,
     /// Transaction snapshot of the projection, in text form.
@@ -83,6 +89,19 @@ impl Projected {
     #[must_use]
     pub fn is_bound(&self) -> bool {
         self.life.is_some()
+    }
+
+    /// Returns the start of an execution whose started event names no labels.
+    #[must_use]
+    pub fn unlabelled_start(&self) -> Option<&Start> {
+        self.projection.state.started.get().filter(|start| start.labels.is_empty())
+    }
+
+    /// Returns the labels of the execution: those of its started event, or if it names none, those of its document.
+    #[must_use]
+    pub fn labels(&self) -> &Labels {
+        let named = self.projection.state.started.get().map(|start| &start.labels);
+        named.filter(|labels| !labels.is_empty()).unwrap_or(&self.document_labels)
     }
 
     /// Returns whether both are the same state: of one execution, and of the same events of its log.

@@ -9,7 +9,7 @@ use crate::error::StorageError;
 use crate::id_span::IdSpan;
 use crate::pools::Database;
 use noetl_domain::ids::Id;
-use noetl_domain::projection::{Projection, Watermark, checksum};
+use noetl_domain::projection::{Watermark, checksum};
 use noetl_domain::tenant::Tenancy;
 
 /// Stores projections of one shard, each only if it is later than the stored one, and updates the row of
@@ -62,7 +62,7 @@ struct Stored {
     read_model: ReadModel,
 }
 
-/// Columns of `noetl.execution` that follow from a projection.
+/// Columns of `noetl.execution` that follow from a projection, and the labels.
 struct ReadModel {
     catalog_id: Option<i64>,
     parent: Option<i64>,
@@ -98,14 +98,14 @@ impl Stored {
             system: system.clone(),
             life: projected.life.clone(),
             unusable: projected.unusable.clone(),
-            read_model: ReadModel::new(projection),
+            read_model: ReadModel::new(projected),
         })
     }
 }
 
 impl ReadModel {
-    fn new(projection: &Projection) -> Self {
-        let state = &projection.state;
+    fn new(projected: &Projected) -> Self {
+        let state = &projected.projection.state;
         let (started, ended, last) = (state.started.get(), state.end(), state.last.get());
         Self {
             catalog_id: started.map(|start| start.catalog_id.get()),
@@ -120,7 +120,7 @@ impl ReadModel {
             pool: started.and_then(|start| start.execution_pool.clone()),
             rerun_of: started.and_then(|start| start.rerun_of).map(Id::get),
             failed_steps: state.failed_steps(),
-            labels: started.and_then(|start| start.labels.to_stored()),
+            labels: projected.labels().to_stored(),
             first_step_at: state.first_step_at,
         }
     }
