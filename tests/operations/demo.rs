@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use nix::sys::signal::{Signal, kill};
@@ -43,10 +44,16 @@ fn step<'a>(run: &'a Value, name: &str) -> &'a Value {
     run["steps"]["nodes"].as_array().unwrap().iter().find(|step| step["name"] == name).unwrap()
 }
 
+/// Returns the number of queries and mutations that the server has carried out.
+async fn operations(server: &Server) -> f64 {
+    let series = |kind| format!("graphql_operations_total{{transport=\"post\",operation=\"{kind}\",outcome=\"ok\"}}");
+    server.metric(&series("query")).await + server.metric(&series("mutation")).await
+}
+
 /// In every fourth execution of the demo, steps are retried, and every fifteenth fails. The worker's ids are those
 /// that the server reserved, so `check` accepts them.
 #[tokio::test]
-async fn the_demo_completes_every_message_and_shows_every_step() {
+async fn the_demo_completes_every_message_in_few_requests_and_shows_every_step() {
     const MESSAGES: usize = 15;
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
@@ -56,7 +63,14 @@ async fn the_demo_completes_every_message_and_shows_every_step() {
     let file = folder.path().join("orders");
     let order = |n: usize| json!({ "id": format!("o{n}"), "items": vec!["x"; n % 3] }).to_string();
     std::fs::write(&file, (0..MESSAGES).map(order).collect::<Vec<_>>().join("\n")).unwrap();
+    let (before, began) = (operations(&server).await, Instant::now());
     demo(&server, &file).await;
+    let sent = operations(&server).await - before;
+    // Register, activate, deactivate, and the status of the subscription twice a second.
+    let of_runtime = 4.0 + began.elapsed().as_secs_f64() / 0.5;
+    // A message without items has 5 requests, and one more for each item and each attempt that is repeated.
+    let of_messages = f64::from(u32::try_from(MESSAGES).unwrap()) * 7.0;
+    assert!(sent <= of_messages + of_runtime, "{sent} requests for {MESSAGES} messages");
 
     let runs = server.data(RUNS, json!({})).await["executions"]["nodes"].clone();
     let runs = runs.as_array().unwrap();
@@ -117,7 +131,7 @@ async fn a_restarted_demo_completes_the_executions_of_a_killed_one() {
     std::fs::write(&file, lines.join("\n")).unwrap();
     let runs = async || server.data(RUNS, json!({})).await["executions"]["nodes"].as_array().unwrap().clone();
 
-    let mut killed = command(&server, "500", &file).stderr(Stdio::null()).spawn().unwrap();
+    let mut killed = command(&server, "5000", &file).stderr(Stdio::null()).spawn().unwrap();
     let has_begun =
         |run: &Value| run["steps"]["nodes"].as_array().unwrap().iter().any(|step| step["status"] == "COMPLETED");
     eventually("some executions have completed a step", async || {
@@ -134,6 +148,33 @@ async fn a_restarted_demo_completes_the_executions_of_a_killed_one() {
     let runs = runs().await;
     assert_eq!(runs.len(), MESSAGES);
     assert!(runs.iter().all(|run| run["endedAt"].is_string() && ["COMPLETED", "FAILED"].contains(&run["status"].as_str().unwrap())), "{runs:?}");
+}
+
+#[tokio::test]
+async fn the_demo_stops_an_execution_that_another_caller_cancels() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    register(&server, "samples/orders/process", PLAYBOOK).await;
+    register(&server, "samples/orders/inbox", INBOX).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("orders");
+    std::fs::write(&file, json!({ "id": "o1", "items": vec!["x"; 4] }).to_string()).unwrap();
+    let demo = command(&server, "1000", &file).stderr(Stdio::piped()).spawn().unwrap();
+    let id = eventually("the demo runs a step", async || {
+        let runs = server.data("{ executions { nodes { id status } } }", json!({})).await;
+        let run = &runs["executions"]["nodes"][0];
+        (run["status"] == "RUNNING").then(|| run["id"].clone())
+    })
+    .await;
+    let cancel = "mutation($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled } }";
+    assert_eq!(server.data(cancel, json!({ "id": id })).await["cancelExecution"]["cancelled"], true);
+    let output = tokio::time::timeout(WAIT_TIMEOUT, demo.wait_with_output()).await.unwrap().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let query = "query($id: ID!) { execution(id: $id) { status steps { nodes { name status } } } }";
+    let run = server.data(query, json!({ "id": id })).await["execution"].take();
+    assert_eq!(run["status"], "CANCELLED");
+    let is_end = |step: &Value| step["name"] == "end" && step["status"] == "COMPLETED";
+    assert!(!run["steps"]["nodes"].as_array().unwrap().iter().any(is_end), "{run}");
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ pub(super) struct Limits {
 /// The execution of a message; `duplicate`: an earlier request started it.
 #[derive(Debug)]
 pub(super) struct Executed {
-    pub(super) id: String,
+    pub(super) run: Run,
     pub(super) duplicate: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Executed {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Run {
     pub(super) id: String,
-    status: String,
+    pub(super) status: String,
     #[serde(default, deserialize_with = "json::value")]
     pub(super) workload: Value,
     #[serde(rename = "catalogEntry", deserialize_with = "workflow")]
@@ -81,16 +81,16 @@ fn workflow<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Erro
 }
 
 impl Run {
-    /// Returns whether the execution has ended.
-    pub(super) fn has_ended(&self) -> bool {
-        !["PENDING", "RUNNING"].contains(&self.status.as_str())
-    }
-
     /// Returns whether a step is completed or skipped.
     pub(super) fn has_done(&self, name: &str) -> bool {
         let done = |step: &StepState| step.name == name && ["COMPLETED", "SKIPPED"].contains(&step.status.as_str());
         self.steps.nodes.iter().any(done)
     }
+}
+
+/// Returns whether an execution with this status has ended.
+pub(super) fn has_ended(status: &str) -> bool {
+    !["PENDING", "RUNNING"].contains(&status)
 }
 
 /// The operations of the demo.
@@ -118,6 +118,7 @@ impl Api {
         read(self.0.send(query, json!({ "id": id })).await?)
     }
 
+    /// Starts the execution of a message, or returns the one that has its dedup key already, in its current state.
     pub(super) async fn execute(
         &self,
         playbook: &str,
@@ -125,7 +126,9 @@ impl Api {
         message: &Message,
     ) -> Result<Executed, ClientError> {
         let query = "mutation Execute($input: ExecuteInput!) { done: execute(input: $input) {
-            result: execution { id } outcome userErrors { message retryable } } }";
+            result: execution {
+                id status workload catalogEntry { document } steps(first: 100) { nodes { name status } }
+            } outcome userErrors { message retryable } } }";
         let input = json!({
             "entry": { "path": playbook },
             "parentExecutionId": subscription,
@@ -134,14 +137,7 @@ impl Api {
         });
         let mut data = self.0.send(query, json!({ "input": input })).await?;
         let duplicate = data["done"]["outcome"] == "DUPLICATE";
-        let execution: Execution = read(data["done"].take())?;
-        Ok(Executed { id: execution.id, duplicate })
-    }
-
-    pub(super) async fn run(&self, id: &str) -> Result<Run, ClientError> {
-        let query = "query Run($id: ID!) { result: execution(id: $id) {
-            id status workload catalogEntry { document } steps(first: 100) { nodes { name status } } } }";
-        read(self.0.send(query, json!({ "id": id })).await?)
+        Ok(Executed { run: read(data["done"].take())?, duplicate })
     }
 
     /// Reserves ids for a worker's events.
@@ -152,13 +148,17 @@ impl Api {
         Ok(ids)
     }
 
-    /// Sends a worker's events. Duplicates count as sent.
-    pub(super) async fn project(&self, events: &[Value]) -> Result<(), ClientError> {
+    /// Sends a worker's events of one execution, and returns its status. Duplicates count as sent.
+    pub(super) async fn project(&self, events: &[Value]) -> Result<String, ClientError> {
         let query = "mutation Project($events: [EventInput!]!) { done: projectEvents(input: {events: $events}) {
-            rejected { userErrors { message retryable } } userErrors { message retryable } } }";
+            executions { status } rejected { userErrors { message retryable } } userErrors { message retryable } } }";
         let done = self.0.send(query, json!({ "events": events })).await?["done"].take();
         let error = done["userErrors"].get(0).or_else(|| done["rejected"].get(0)?["userErrors"].get(0));
-        error.map_or(Ok(()), |error| Err(refusal(error)))
+        if let Some(error) = error {
+            return Err(refusal(error));
+        }
+        let status = done["executions"][0]["status"].as_str();
+        status.map(str::to_owned).ok_or_else(|| ClientError::Refused("the execution does not exist".to_owned()))
     }
 
     pub(super) async fn cancel(&self, id: &str) -> Result<(), ClientError> {

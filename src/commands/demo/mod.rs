@@ -21,7 +21,7 @@ use noetl_runtime::supervisor::Signals;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::client::{Client, ClientError, Server};
-use api::{Api, Executed, Limits, Registered, Spec, Subscription};
+use api::{Api, Executed, Limits, Registered, Spec, Subscription, has_ended};
 use progress::Progress;
 use source::{Message, Source, SourceError};
 use worker::Worker;
@@ -66,7 +66,7 @@ pub(super) struct Options {
     #[arg(long, value_enum, default_value_t = Finish::Run)]
     finish: Finish,
     /// Time from one report of the worker to the next, in milliseconds
-    #[arg(long, default_value_t = 80)]
+    #[arg(long, default_value_t = 300)]
     pace: u64,
 }
 
@@ -159,7 +159,7 @@ impl Runtime {
                     }
                     None => open = false,
                 },
-                Some(outcome) = running.next(), if !running.is_empty() => progress.count(outcome?),
+                Some(outcome) = running.next(), if !running.is_empty() => progress.count(outcome),
                 _ = watch.tick() => {
                     // If there is no response, the next tick tries again.
                     if let Ok(Subscription { status, .. }) = self.api.subscription(&self.subscription).await {
@@ -180,39 +180,31 @@ impl Runtime {
     }
 
     /// Runs one message until it ends. Failed requests are repeated.
-    async fn execute(&self, message: Message) -> Result<Outcome, DemoError> {
-        let asked = with_retries(async || self.api.execute(&self.playbook, &self.subscription, &message).await).await;
-        match asked {
-            Ok(executed) => Ok(self.finish(executed).await?),
-            Err(refusal) => {
-                eprintln!("\nmessage {} was refused: {refusal}", message.id);
-                Ok(Outcome::Refused)
-            }
-        }
-    }
-
-    async fn finish(&self, executed: Executed) -> Result<Outcome, ClientError> {
+    async fn execute(&self, message: Message) -> Outcome {
         // Two deliveries of a message share one execution, and only one of them runs it.
-        if !self.worker.begin(&executed.id) {
-            return Ok(Outcome::Duplicate);
+        if !self.worker.begin(&message.id) {
+            return Outcome::Duplicate;
         }
-        let outcome = self.settle(&executed).await;
-        self.worker.end(&executed.id);
-        outcome
+        let outcome = self.finish(&message).await;
+        self.worker.end(&message.id);
+        outcome.unwrap_or_else(|refusal| {
+            eprintln!("\nmessage {} was refused: {refusal}", message.id);
+            Outcome::Refused
+        })
     }
 
-    async fn settle(&self, executed: &Executed) -> Result<Outcome, ClientError> {
-        if executed.duplicate
-            && (self.finish == Finish::Leave || self.worker.has_ended(&self.api, &executed.id).await?)
-        {
+    async fn finish(&self, message: &Message) -> Result<Outcome, ClientError> {
+        let Executed { run, duplicate } =
+            with_retries(async || self.api.execute(&self.playbook, &self.subscription, message).await).await?;
+        if duplicate && (self.finish == Finish::Leave || has_ended(&run.status)) {
             return Ok(Outcome::Duplicate);
         }
         match self.finish {
-            Finish::Run => self.worker.run(&self.api, &executed.id).await,
+            Finish::Run => self.worker.run(&self.api, run).await,
             Finish::Leave => Ok(Outcome::Started),
             Finish::Cancel => {
                 // An execution that has ended can't be cancelled.
-                match with_retries(async || self.api.cancel(&executed.id).await).await {
+                match with_retries(async || self.api.cancel(&run.id).await).await {
                     Ok(()) => Ok(Outcome::Started),
                     Err(_) => Ok(Outcome::EndedElsewhere),
                 }

@@ -1,6 +1,6 @@
 //! Creates the events that a worker reports while it runs a playbook, step by step. The tools are simulated.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Default number of attempts of a step.
 const ATTEMPTS: u64 = 1;
@@ -57,27 +57,16 @@ fn items(template: &str, workload: &Value) -> Vec<Value> {
     found.flatten().and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
-/// An event without id and time, which are added when it is sent.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Draft(pub(super) Map<String, Value>);
-
-fn draft(event_type: &str, step: Option<&str>, meta: Value, said: &Value) -> Draft {
-    let mut fields = Map::new();
-    fields.insert("type".to_owned(), event_type.into());
-    fields.insert("meta".to_owned(), meta);
-    if let Some(step) = step {
-        fields.insert("nodeName".to_owned(), step.into());
-    }
-    if let Some(status) = status(event_type) {
-        fields.insert("status".to_owned(), status.into());
-    }
-    if let Some(error) = said.get("error") {
-        fields.insert("error".to_owned(), error.clone());
-    }
-    if !said.is_null() {
-        fields.insert("result".to_owned(), said.clone());
-    }
-    Draft(fields)
+/// Returns an event without its ids. The server reads null as an absent value.
+fn event(event_type: &str, step: Option<&str>, meta: Value, said: &Value) -> Value {
+    json!({
+        "type": event_type,
+        "nodeName": step,
+        "status": status(event_type),
+        "meta": meta,
+        "error": said.get("error"),
+        "result": said,
+    })
 }
 
 /// Returns the status that NoETL's server and worker give an event of this type.
@@ -96,77 +85,86 @@ fn status(event_type: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the reports of a step in order, and whether the step succeeded. The events of a report are sent together.
-pub(super) fn play(step: &Step, luck: FailureMode) -> (Vec<Vec<Draft>>, bool) {
+/// Returns the events of an execution that runs these steps, in order, up to its end.
+pub(super) fn events(steps: &[Step], luck: FailureMode) -> Vec<Value> {
+    let mut events = Vec::new();
+    for step in steps {
+        let (played, well) = play(step, luck);
+        events.extend(played);
+        if !well {
+            let error = json!({ "error": format!("{} failed too often", step.name) });
+            events.push(event("playbook.failed", None, json!({}), &error));
+            return events;
+        }
+    }
+    let values = json!({ "context": { "values": { "confirmed": true } } });
+    events.push(event("ctx.updated", None, json!({}), &values));
+    events.push(event("playbook.completed", None, json!({}), &json!({ "confirmed": true })));
+    events
+}
+
+/// Divides events into reports: a report ends when a tool begins to work, and the next one has the tool's result.
+pub(super) fn reports(events: &[Value]) -> impl Iterator<Item = &[Value]> {
+    events.chunk_by(|_, next| next["type"] != "call.done" && next["type"] != "command.failed")
+}
+
+/// Returns the events of a step, and whether the step succeeded.
+fn play(step: &Step, luck: FailureMode) -> (Vec<Value>, bool) {
     match &step.items {
-        _ if !step.works => (vec![vec![entered(step, &Value::Null), own(step, "step.exit", &Value::Null)]], true),
-        Some(items) if items.is_empty() => (vec![vec![own(step, "step.skipped", &Value::Null)]], true),
+        _ if !step.works => (vec![entered(step, &Value::Null), own(step, "step.exit", &Value::Null)], true),
+        Some(items) if items.is_empty() => (vec![own(step, "step.skipped", &Value::Null)], true),
         Some(items) => (looped(step, items), true),
         None => tried(step, luck),
     }
 }
 
-/// Returns the last report of an execution: completed, or failed at the given step.
-pub(super) fn ending(failed_at: Option<&str>) -> Vec<Draft> {
-    let Some(step) = failed_at else {
-        let values = json!({ "context": { "values": { "confirmed": true } } });
-        return vec![
-            draft("ctx.updated", None, json!({}), &values),
-            draft("playbook.completed", None, json!({}), &json!({ "confirmed": true })),
-        ];
-    };
-    let error = json!({ "error": format!("{step} failed too often") });
-    vec![draft("playbook.failed", None, json!({}), &error)]
-}
-
-fn entered(step: &Step, said: &Value) -> Draft {
+fn entered(step: &Step, said: &Value) -> Value {
     own(step, "step.enter", said)
 }
 
-fn own(step: &Step, event_type: &str, said: &Value) -> Draft {
-    draft(event_type, Some(&step.name), json!({}), said)
+fn own(step: &Step, event_type: &str, said: &Value) -> Value {
+    event(event_type, Some(&step.name), json!({}), said)
 }
 
-fn told(step: &Step, event_type: &str, command: &str, attempt: u64, said: &Value) -> Draft {
-    draft(event_type, Some(&step.name), json!({ "command_id": command, "attempt": attempt }), said)
+fn told(step: &Step, event_type: &str, command: &str, attempt: u64, said: &Value) -> Value {
+    event(event_type, Some(&step.name), json!({ "command_id": command, "attempt": attempt }), said)
 }
 
-fn tried(step: &Step, luck: FailureMode) -> (Vec<Vec<Draft>>, bool) {
+fn tried(step: &Step, luck: FailureMode) -> (Vec<Value>, bool) {
     let fails = |attempt: u64| match luck {
         _ if step.attempts == 1 => false,
         FailureMode::Good => false,
         FailureMode::Mixed => attempt == 1,
         FailureMode::Bad => true,
     };
-    let mut reports = vec![vec![entered(step, &Value::Null)]];
+    let mut events = vec![entered(step, &Value::Null)];
     for attempt in 1..=step.attempts {
         let command = format!("{}:{attempt}", step.name);
         let tell = |event_type: &str, said: Value| told(step, event_type, &command, attempt, &said);
-        reports.push(vec![tell("command.issued", Value::Null)]);
-        reports.push(vec![tell("command.claimed", Value::Null), tell("command.started", Value::Null)]);
+        events.extend(["command.issued", "command.claimed", "command.started"].map(|name| tell(name, Value::Null)));
         if !fails(attempt) {
-            let done = tell("call.done", json!({ "data": { "ok": true } }));
-            reports.push(vec![done, tell("command.completed", Value::Null)]);
-            return (reports, true);
+            events.push(tell("call.done", json!({ "data": { "ok": true } })));
+            events.push(tell("command.completed", Value::Null));
+            return (events, true);
         }
-        reports.push(vec![tell("command.failed", json!({ "error": "no answer within 5 s" }))]);
+        events.push(tell("command.failed", json!({ "error": "no answer within 5 s" })));
     }
-    (reports, false)
+    (events, false)
 }
 
-fn looped(step: &Step, items: &[Value]) -> Vec<Vec<Draft>> {
+fn looped(step: &Step, items: &[Value]) -> Vec<Value> {
     let commands: Vec<String> = (0..items.len()).map(|index| format!("{}:i{index}", step.name)).collect();
-    let all = |event_type: &str| -> Vec<Draft> {
-        commands.iter().map(|command| told(step, event_type, command, 1, &Value::Null)).collect()
-    };
     let expected = json!({ "context": { "iterations_expected": items.len() } });
-    let mut reports = vec![vec![entered(step, &expected)], all("command.issued"), all("command.started")];
-    for (command, item) in commands.iter().zip(items) {
-        let done = told(step, "call.done", command, 1, &json!({ "data": item }));
-        reports.push(vec![done, told(step, "command.completed", command, 1, &Value::Null)]);
+    let mut events = vec![entered(step, &expected)];
+    for event_type in ["command.issued", "command.started"] {
+        events.extend(commands.iter().map(|command| told(step, event_type, command, 1, &Value::Null)));
     }
-    reports.push(vec![own(step, "loop.done", &json!({ "data": items }))]);
-    reports
+    for (command, item) in commands.iter().zip(items) {
+        events.push(told(step, "call.done", command, 1, &json!({ "data": item })));
+        events.push(told(step, "command.completed", command, 1, &Value::Null));
+    }
+    events.push(own(step, "loop.done", &json!({ "data": items })));
+    events
 }
 
 #[cfg(test)]
@@ -183,18 +181,17 @@ mod tests {
             { "step": "pay", "tool": [{ "kind": "python", "eval": retry }] },
         ]);
         let steps = steps(&workflow, &json!({ "items": [1] }));
-        let reports = steps.iter().flat_map(|step| play(step, FailureMode::Bad).0);
-        let drafts: Vec<Draft> = reports.chain([ending(None), ending(Some("pay"))]).flatten().collect();
-        for Draft(event) in &drafts {
-            assert!(event.get("status").is_some_and(Value::is_string), "{event:?}");
+        let events = [FailureMode::Good, FailureMode::Bad].map(|luck| events(&steps, luck)).concat();
+        for event in &events {
+            assert!(event["status"].is_string(), "{event:?}");
             let failed = event["type"].as_str().is_some_and(|name| name.ends_with(".failed"));
-            assert_eq!((failed, failed), (event["status"] == "FAILED", event.contains_key("error")), "{event:?}");
+            assert_eq!((failed, failed), (event["status"] == "FAILED", event["error"].is_string()), "{event:?}");
         }
-        assert_eq!(drafts.iter().filter(|draft| draft.0["status"] == "FAILED").count(), 3);
+        assert_eq!(events.iter().filter(|event| event["status"] == "FAILED").count(), 3);
     }
 
-    fn types(reports: &[Vec<Draft>]) -> Vec<&str> {
-        reports.iter().flatten().filter_map(|draft| draft.0["type"].as_str()).collect()
+    fn types(events: &[Value]) -> Vec<&str> {
+        events.iter().filter_map(|event| event["type"].as_str()).collect()
     }
 
     #[test]
@@ -209,9 +206,9 @@ mod tests {
         assert_eq!(steps[1].items, Some(vec![json!(1), json!(2)]));
         assert_eq!(types(&play(&steps[0], FailureMode::Bad).0), ["step.enter", "step.exit"]);
         assert_eq!(types(&play(&steps[1], FailureMode::Good).0).len(), 1 + 2 + 2 + 4 + 1);
-        let (reports, well) = play(&steps[2], FailureMode::Bad);
+        let (played, well) = play(&steps[2], FailureMode::Bad);
         assert!(!well);
-        assert_eq!(types(&reports).iter().filter(|name| **name == "command.failed").count(), 2);
+        assert_eq!(types(&played).iter().filter(|name| **name == "command.failed").count(), 2);
         assert!(play(&steps[2], FailureMode::Mixed).1);
         assert_eq!(items("{{ workload.none.there }}", &json!({})), Vec::<Value>::new());
     }

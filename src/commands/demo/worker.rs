@@ -1,8 +1,8 @@
-//! A worker: reads the steps of an execution, runs them, and reports each to the server.
+//! A worker: runs the steps of an execution, and reports them to the server.
 //!
-//! A report is sent until the server acknowledges it. Its events keep the ids that the server reserved for them, so an
-//! event whose response was lost is not stored twice. Steps that are completed or skipped in the execution's state are
-//! not run again.
+//! A report is sent until the server acknowledges it. Its events have ids that the server reserved, so an event whose
+//! response was lost is not stored twice. The response has the status of the execution, so a cancellation ends the run.
+//! Steps that are completed or skipped in the execution's state are not run again.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -10,15 +10,15 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::super::client::ClientError;
-use super::api::{Api, Run};
-use super::script::{self, Draft, FailureMode};
+use super::api::{Api, Run, has_ended};
+use super::script::{self, FailureMode};
 use super::{Outcome, with_retries};
-use noetl_runtime::clock;
 
+/// Maximum number of ids that the server reserves in one request.
+const IDS: usize = 1000;
 /// Interval, in executions, at which one has retried failures (`MIXED`).
 const MIXED_EVERY: u64 = 4;
 /// Interval, in executions, at which one fails (`BAD`).
@@ -32,67 +32,54 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Creates a worker that waits for `pause` after each report.
+    /// Creates a worker that waits for `pause` between two reports of an execution.
     pub(super) fn new(pause: Duration) -> Self {
         Self { pause, taken: AtomicU64::new(1), running: Mutex::default() }
     }
 
-    /// Claims an execution within this process. Returns false if it is running already.
-    pub(super) fn begin(&self, id: &str) -> bool {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned())
+    /// Claims a message within this process. Returns false if it is running already.
+    pub(super) fn begin(&self, message: &str) -> bool {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(message.to_owned())
     }
 
-    /// Releases the claim of an execution.
-    pub(super) fn end(&self, id: &str) {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-    }
-
-    /// Returns whether the execution has ended.
-    pub(super) async fn has_ended(&self, api: &Api, id: &str) -> Result<bool, ClientError> {
-        Ok(with_retries(async || api.run(id).await).await?.has_ended())
+    /// Releases the claim of a message.
+    pub(super) fn end(&self, message: &str) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(message);
     }
 
     /// Runs an execution until it ends. It may also be ended by another caller.
-    pub(super) async fn run(&self, api: &Api, id: &str) -> Result<Outcome, ClientError> {
+    pub(super) async fn run(&self, api: &Api, run: Run) -> Result<Outcome, ClientError> {
         let luck = match self.taken.fetch_add(1, Ordering::Relaxed) {
             number if number % BAD_EVERY == 0 => FailureMode::Bad,
             number if number % MIXED_EVERY == 0 => FailureMode::Mixed,
             _ => FailureMode::Good,
         };
-        let run = with_retries(async || api.run(id).await).await?;
-        let mut failed_at = None;
-        for step in script::steps(&run.workflow, &run.workload) {
-            let now = with_retries(async || api.run(id).await).await?;
-            if now.has_ended() {
-                return Ok(Outcome::EndedElsewhere);
+        let mut steps = script::steps(&run.workflow, &run.workload);
+        steps.retain(|step| !run.has_done(&step.name));
+        let mut events = script::events(&steps, luck);
+        // All ids are reserved before the first report: a later cancellation has a larger id, so it stays.
+        for part in events.chunks_mut(IDS) {
+            let count = part.len();
+            let ids = with_retries(async || api.reserve_event_ids(count).await).await?;
+            for (event, id) in part.iter_mut().zip(ids) {
+                event["eventId"] = id.into();
+                event["executionId"] = run.id.as_str().into();
             }
-            if now.has_done(&step.name) {
-                continue;
-            }
-            let (reports, well) = script::play(&step, luck);
-            for report in reports {
-                self.report(api, &run, report).await?;
+        }
+        let mut status = run.status;
+        for (number, report) in script::reports(&events).enumerate() {
+            if number > 0 {
                 sleep(self.pause).await;
             }
-            if !well {
-                failed_at = Some(step.name);
+            status = with_retries(async || api.project(report).await).await?;
+            if has_ended(&status) {
                 break;
             }
         }
-        self.report(api, &run, script::ending(failed_at.as_deref())).await?;
-        Ok(if failed_at.is_some() { Outcome::Failed } else { Outcome::Completed })
-    }
-
-    async fn report(&self, api: &Api, run: &Run, drafts: Vec<Draft>) -> Result<(), ClientError> {
-        let at = clock::now().to_rfc3339();
-        let ids = with_retries(async || api.reserve_event_ids(drafts.len()).await).await?;
-        let mut events = Vec::with_capacity(drafts.len());
-        for (Draft(mut event), id) in drafts.into_iter().zip(ids) {
-            event.insert("eventId".to_owned(), json!(id));
-            event.insert("executionId".to_owned(), json!(run.id));
-            event.insert("createdAt".to_owned(), json!(at));
-            events.push(Value::Object(event));
-        }
-        with_retries(async || api.project(&events).await).await
+        Ok(match status.as_str() {
+            "COMPLETED" => Outcome::Completed,
+            "FAILED" => Outcome::Failed,
+            _ => Outcome::EndedElsewhere,
+        })
     }
 }
