@@ -33,11 +33,13 @@ const WRITE: &str = "
     FROM generate_series($2::bigint, $3::bigint) AS n";
 
 /// Adds executions, the newest last, 100,000 for each day. `$1` is the first id, `$2` and `$3` the range of numbers, and
-/// `$4` the time of number 0. One in a thousand failed, and each of the 1,000 paths has as many. One in ten has labels.
+/// `$4` the time of number 0. One in a thousand failed, with a failed step, and as many are reruns of the first one. Each of
+/// the 1,000 paths has as many. One in ten has labels, and as many have no parent. Nine in ten name one of 90 pools.
 const EXECUTIONS: &str = "
-    INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, path, status, last_event_type,
-                                 last_event_id, start_time, end_time, labels)
-    SELECT $1 + n, 1, 1000 + n % 1000, 'area' || n % 10 || '/path' || n % 1000,
+    INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, path, execution_pool, rerun_of,
+                                 failed_steps, status, last_event_type, last_event_id, start_time, end_time, labels)
+    SELECT $1 + n, 1, CASE WHEN n % 10 <> 1 THEN 1000 + n % 1000 END, 'area' || n % 10 || '/path' || n % 1000,
+           CASE WHEN n % 100 < 90 THEN 'pool' || n % 100 END, CASE WHEN n % 1000 = 9 THEN $1 END, (n % 1000 = 7)::integer,
            CASE WHEN n % 1000 = 7 THEN 'FAILED' WHEN n % 100 = 3 THEN 'RUNNING' ELSE 'COMPLETED' END,
            'playbook.completed', $1 + n, $4 + n * interval '864 ms',
            CASE WHEN n % 100 <> 3 THEN $4 + n * interval '864 ms' + interval '5 s' END,
@@ -51,21 +53,36 @@ const CLAIMS: &str = "
     SELECT 0, 'old-' || n, $1 + n, decode(repeat('ab', 32), 'hex'), 1, now(), now() + interval '1 day'
     FROM generate_series($2::bigint, $3::bigint) AS n";
 
-/// Lists whose pages are measured: name, and filter.
-fn lists(begin: DateTime<Utc>) -> [(&'static str, Value); 10] {
-    let start = begin + AGE / 10_000_000 * 5_000;
+/// Lists whose pages are measured: name, order, and filter.
+fn lists(begin: DateTime<Utc>) -> [(&'static str, &'static str, Value); 24] {
+    let oldest = (begin + AGE / 10_000_000 * 5_000).to_rfc3339();
+    let rare = json!({ "name": "team", "equals": "t7" });
     let completed = json!({ "labels": [{ "name": "team", "exists": true }], "statuses": ["COMPLETED"] });
     [
-        ("all", json!({})),
-        ("statuses: [FAILED], 1 in 1,000", json!({ "statuses": ["FAILED"] })),
-        ("statuses: [COMPLETED]", json!({ "statuses": ["COMPLETED"] })),
-        ("path, 1 in 1,000", json!({ "path": "area7/path7" })),
-        ("pathPrefix, 1 in 10", json!({ "pathPrefix": "area3/" })),
-        ("parentExecutionId, 1 in 1,000", json!({ "parentExecutionId": "1500" })),
-        ("startedBefore, the oldest 5,000", json!({ "startedBefore": start.to_rfc3339() })),
-        ("labels: 1 in 1,000", json!({ "labels": [{ "name": "team", "equals": "t7" }] })),
-        ("labels: 1 in 10, and statuses: [COMPLETED]", completed),
-        ("labels: one execution", json!({ "labels": [{ "name": "order_id", "equals": "5000" }] })),
+        ("all", "NEWEST", json!({})),
+        ("statuses: [FAILED], 1 in 1,000", "NEWEST", json!({ "statuses": ["FAILED"] })),
+        ("statuses: [COMPLETED]", "NEWEST", json!({ "statuses": ["COMPLETED"] })),
+        ("path, 1 in 1,000", "NEWEST", json!({ "path": "area7/path7" })),
+        ("paths, 2 in 1,000", "NEWEST", json!({ "paths": ["area7/path7", "area8/path808"] })),
+        ("pathPrefix, 1 in 10", "NEWEST", json!({ "pathPrefix": "area3/" })),
+        ("parentExecutionId, 1 in 1,000", "NEWEST", json!({ "parentExecutionId": "1500" })),
+        ("rootsOnly, 1 in 10", "NEWEST", json!({ "rootsOnly": true })),
+        ("startedBefore, the oldest 5,000", "NEWEST", json!({ "startedBefore": oldest })),
+        ("endedBefore, the oldest 5,000", "NEWEST", json!({ "endedBefore": oldest })),
+        ("labels: 1 in 1,000", "NEWEST", json!({ "labels": [rare] })),
+        ("labels: 1 in 10, and statuses: [COMPLETED]", "NEWEST", completed),
+        ("labels: one execution", "NEWEST", json!({ "labels": [{ "name": "order_id", "equals": "5000" }] })),
+        ("executionPools, 1 in 100", "NEWEST", json!({ "executionPools": ["pool7"] })),
+        ("hasFailedSteps, 1 in 1,000", "NEWEST", json!({ "hasFailedSteps": true })),
+        ("isRerun, 1 in 1,000", "NEWEST", json!({ "isRerun": true })),
+        ("rerunOf, 1 in 1,000", "NEWEST", json!({ "rerunOf": "1000000" })),
+        ("idPrefix, at most 1,100", "NEWEST", json!({ "idPrefix": "10050" })),
+        ("dedupKey, one execution", "NEWEST", json!({ "dedupKey": "old-5000" })),
+        ("OLDEST", "OLDEST", json!({})),
+        ("OLDEST, path, 1 in 1,000", "OLDEST", json!({ "path": "area7/path7" })),
+        ("LONGEST", "LONGEST", json!({})),
+        ("LAST_ENDED", "LAST_ENDED", json!({})),
+        ("LAST_ENDED, statuses: [FAILED]", "LAST_ENDED", json!({ "statuses": ["FAILED"] })),
     ]
 }
 
@@ -135,8 +152,8 @@ async fn rows(database: &Database, report: &mut Report, largest: i64, pace: supe
         sqlx::query("VACUUM ANALYZE noetl.execution, noetl.execution_label").execute(&mut shard).await.unwrap();
         sqlx::query("VACUUM ANALYZE noetl.subscription_dedup").execute(&mut cluster).await.unwrap();
         let x = count as f64;
-        for (name, filter) in lists(begin) {
-            let (first, hundredth) = pages(&stage.server, &filter).await;
+        for (name, order, filter) in lists(begin) {
+            let (first, hundredth) = pages(&stage.server, order, &filter).await;
             report.point(Point { plot: "rows-first", series: name, x, unit: "ms", y: first });
             if let Some(y) = hundredth {
                 report.point(Point { plot: "rows-hundredth", series: name, x, unit: "ms", y });
@@ -148,20 +165,22 @@ async fn rows(database: &Database, report: &mut Report, largest: i64, pace: supe
 }
 
 /// Returns the times of the first page and of the hundredth page, if the list has so many.
-async fn pages(server: &Server, filter: &Value) -> (Spread, Option<Spread>) {
-    let query = "query($filter: ExecutionFilter, $after: String) {
-        executions(filter: $filter, first: 50, after: $after) { nodes { id } pageInfo { endCursor hasNextPage } } }";
-    let first = times(server, query, &json!({ "filter": filter })).await;
+async fn pages(server: &Server, order: &str, filter: &Value) -> (Spread, Option<Spread>) {
+    let query = "query($order: ExecutionOrder, $filter: ExecutionFilter, $after: String) {
+        executions(order: $order, filter: $filter, first: 50, after: $after) {
+            nodes { id } pageInfo { endCursor hasNextPage } } }";
+    let variables = |after: &Value| json!({ "order": order, "filter": filter, "after": after });
+    let first = times(server, query, &variables(&Value::Null)).await;
     let mut after = Value::Null;
     for _ in 0..99 {
-        let data = server.data(query, json!({ "filter": filter, "after": after })).await;
+        let data = server.data(query, variables(&after)).await;
         let page = &data["executions"]["pageInfo"];
         if page["hasNextPage"] != true {
             return (first, None);
         }
         after = page["endCursor"].clone();
     }
-    (first, Some(times(server, query, &json!({ "filter": filter, "after": after })).await))
+    (first, Some(times(server, query, &variables(&after)).await))
 }
 
 /// Returns the median and the quartiles of the times of a read in milliseconds. The read must succeed; one that takes
