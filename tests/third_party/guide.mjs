@@ -12,9 +12,6 @@ const NAMED = {
   execution: ['execute', 'executionId'],
   entry: ['claimOutbox', 'claims', 0, 'entryId'],
   lease: ['claimOutbox', 'claims', 0, 'lease'],
-  'event 1': ['reserveEventIds', 'eventIds', 0],
-  'event 2': ['reserveEventIds', 'eventIds', 1],
-  'event 3': ['reserveEventIds', 'eventIds', 2],
   'stream cursor': ['events', 'streamCursor'],
   'second execution': ['rerunExecution', 'execution', 'id'],
 };

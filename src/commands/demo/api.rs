@@ -144,14 +144,6 @@ impl Api {
         read(self.0.send(query, json!({ "id": id })).await?)
     }
 
-    /// Reserves ids for a worker's events.
-    pub(super) async fn reserve_event_ids(&self, count: usize) -> Result<Vec<String>, ClientError> {
-        let query = "mutation Reserve($count: Int!) { done: reserveEventIds(input: {count: $count}) {
-            result: eventIds userErrors { message retryable } } }";
-        let EventIds(ids) = self.mutate(query, json!({ "count": count })).await?;
-        Ok(ids)
-    }
-
     /// Sends a worker's events. Duplicates count as sent.
     pub(super) async fn project(&self, events: &[Value]) -> Result<(), ClientError> {
         let query = "mutation Project($events: [EventInput!]!) { done: projectEvents(input: {events: $events}) {
@@ -178,11 +170,6 @@ struct Execution {
     id: String,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-struct EventIds(Vec<String>);
-
-impl Typed for EventIds {}
 impl Typed for Execution {}
 impl Typed for Registered {}
 impl Typed for Run {}

@@ -1,8 +1,7 @@
 //! A worker: reads the steps of an execution, runs them, and reports each to the server.
 //!
-//! A report is sent until the server acknowledges it. Its events keep the ids that the server reserved for them, so an
-//! event whose response was lost is not stored twice. Steps that are completed or skipped in the execution's state are
-//! not run again.
+//! A report is sent until the server acknowledges it. Its events keep their keys, so an event whose response was lost is
+//! not stored twice. Steps that are completed or skipped in the execution's state are not run again.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -85,10 +84,9 @@ impl Worker {
 
     async fn report(&self, api: &Api, run: &Run, drafts: Vec<Draft>) -> Result<(), ClientError> {
         let at = clock::now().to_rfc3339();
-        let ids = with_retries(async || api.reserve_event_ids(drafts.len()).await).await?;
         let mut events = Vec::with_capacity(drafts.len());
-        for (Draft(mut event), id) in drafts.into_iter().zip(ids) {
-            event.insert("eventId".to_owned(), json!(id));
+        for (number, Draft(mut event)) in drafts.into_iter().enumerate() {
+            event.insert("idempotencyKey".to_owned(), json!(format!("{at} {number}")));
             event.insert("executionId".to_owned(), json!(run.id));
             event.insert("createdAt".to_owned(), json!(at));
             events.push(Value::Object(event));
