@@ -38,6 +38,9 @@ ALTER TABLE noetl.event
     ADD COLUMN IF NOT EXISTS tenant_id TEXT NOT NULL DEFAULT 'default',
     ADD COLUMN IF NOT EXISTS organization_id TEXT NOT NULL DEFAULT 'default',
     ADD COLUMN IF NOT EXISTS stack_trace TEXT,
+    -- Key of an event whose id this server gave, unique in its log. It is not idempotency_key, a column of NoETL's tables
+    -- that other programs fill.
+    ADD COLUMN IF NOT EXISTS event_key TEXT,
     -- Transaction that wrote the row. The tail cursor and the snapshots compare it. The default is stable, not volatile, so
     -- existing rows get one stored value and are not rewritten.
     ADD COLUMN IF NOT EXISTS tx_id xid8 NOT NULL DEFAULT pg_current_xact_id();
@@ -103,6 +106,15 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
         (SELECT event.tenant_id, event.organization_id FROM noetl.event
          WHERE event.execution_id = log ORDER BY event.event_id LIMIT 1)
     ) AS owner LIMIT 1
+$$;
+
+-- The largest event id of a log; null: the log is empty. In PL/pgSQL, so that a statement that does not call it does not
+-- plan its query.
+CREATE OR REPLACE FUNCTION noetl.log_end(log BIGINT) RETURNS BIGINT
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN (SELECT event.event_id FROM noetl.event WHERE event.execution_id = log ORDER BY event.event_id DESC LIMIT 1);
+END
 $$;
 
 -- The part of an event's meta that its sender decides: without the caller that this server adds (`actor`), and without

@@ -33,6 +33,10 @@ CREATE INDEX IF NOT EXISTS event_page_idx ON ONLY noetl.event (event_id, executi
 -- transaction that wrote them.
 CREATE INDEX IF NOT EXISTS event_log_tx_idx ON ONLY noetl.event (execution_id, tx_id);
 
+-- Events whose ids this server gave, by the keys of their senders. Empty if no sender uses keys.
+CREATE UNIQUE INDEX IF NOT EXISTS event_key_idx ON ONLY noetl.event (execution_id, event_key)
+    WHERE event_key IS NOT NULL;
+
 -- The landmarks: the few events that give the kind and the state of a log, with the types that NoETL's other servers
 -- write. Queries repeat parts of this list, as the planner must prove that the list implies theirs.
 CREATE INDEX IF NOT EXISTS event_landmarks_idx ON ONLY noetl.event (execution_id, event_id)

@@ -278,7 +278,7 @@ fn services(
         catalog: Arc::new(housekeeping.catalog.clone()),
         subscriptions: Arc::new(housekeeping.subscriptions.clone()),
         projections: Arc::new(Projections::new(databases.clone(), housekeeping.catalog.clone())),
-        ingest: Arc::new(Ingest::new(databases.clone(), wake_ups.clone())),
+        ingest: Arc::new(Ingest::new(databases.clone(), Arc::clone(ids), wake_ups.clone())),
         executions: Arc::new(housekeeping.executions.clone()),
         outbox: Arc::new(housekeeping.outbox.clone()),
         databases,

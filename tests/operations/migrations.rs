@@ -134,6 +134,23 @@ async fn the_plan_names_each_change_of_a_migration_and_changes_nothing() {
     assert!(plan.contains("shard 0: nothing to change"), "{plan}");
 }
 
+/// Without the index, a repeated event with a key would be stored twice.
+#[tokio::test]
+async fn no_server_starts_before_the_index_on_keys_of_events_is_built() {
+    let deployment = Deployment::start(1).await;
+    let mut shard = deployment.shard(0).await;
+    // As a migration leaves it that was interrupted before it built the indexes.
+    let unbuilt = "DROP INDEX noetl.event_key_idx;
+        CREATE UNIQUE INDEX event_key_idx ON ONLY noetl.event (execution_id, event_key) WHERE event_key IS NOT NULL";
+    run(&mut shard, unbuilt).await;
+    let output = deployment.command("serve").output().await.unwrap();
+    let log = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    assert!(!output.status.success() && log.contains("shard 0 is not migrated"), "{log}");
+    deployment.migrate().await;
+    assert_eq!(unsound_indexes(&mut shard).await, [""; 0]);
+    drop(deployment.replica().await);
+}
+
 #[tokio::test]
 async fn a_database_of_an_unreleased_build_is_refused_before_any_change() {
     let deployment = Deployment::start(1).await;

@@ -8,6 +8,7 @@ mod dedup_beside_noetl;
 mod dedup_claims;
 mod dedup_crash;
 mod event_id_conflicts;
+mod event_keys;
 mod fenced_events;
 mod lease_connections;
 mod log_times;

@@ -13,7 +13,7 @@ use noetl_domain::labels::Labels;
 use noetl_domain::tenant::{Scope, Tenancy};
 use noetl_storage::error::DatabaseName;
 use noetl_storage::executions;
-use noetl_storage::ingest::{self, Logs, NewEvent, Writer};
+use noetl_storage::ingest::{self, Logs, NewEvent, Numbering, Writer};
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::pools::Database;
 use noetl_testkit::feed::run;
@@ -180,6 +180,7 @@ fn plain_event(execution: i64, event: i64) -> NewEvent {
     NewEvent {
         execution_id: Id::new(execution),
         event_id: Id::new(event),
+        key: None,
         catalog_id: None,
         parent_event_id: None,
         parent_execution_id: None,
@@ -235,8 +236,8 @@ async fn a_log_is_never_begun_by_two_tenants_at_once() {
             let creating = [&creation];
             let (created, planted, other) = tokio::join!(
                 executions::create(shard, &creating, 1 << 40),
-                ingest::insert(shard, &globex, &one, None, LockWait::Long, Logs::Locked),
-                ingest::insert(shard, &initech, &two, None, LockWait::Long, Logs::Locked),
+                ingest::insert(shard, &globex, &one, None, LockWait::Long, Logs::Locked, Numbering::Any),
+                ingest::insert(shard, &initech, &two, None, LockWait::Long, Logs::Locked, Numbering::Any),
             );
             created.unwrap().created.len() + planted.unwrap().positions.len() + other.unwrap().positions.len()
         }

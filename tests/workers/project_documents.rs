@@ -41,7 +41,7 @@ async fn project(server: &Server, events: &[Value]) -> Value {
 
 /// Returns the rows of the table by id.
 async fn stored(deployment: &Deployment) -> BTreeMap<i64, Value> {
-    let query = "SELECT event_id, to_jsonb(event) - 'tx_id' FROM noetl.event";
+    let query = "SELECT event_id, to_jsonb(event) - 'tx_id' - 'event_key' FROM noetl.event";
     let rows: Vec<(i64, Value)> = sqlx::query_as(query).fetch_all(&mut deployment.shard(0).await).await.unwrap();
     rows.into_iter().collect()
 }

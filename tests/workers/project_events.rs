@@ -123,6 +123,12 @@ fn bad_fields() -> Vec<(Value, &'static str)> {
     }
     // A log whose last id is the maximum could not get another event.
     invalid(json!({ "eventId": "9223372036854775807" }));
+    // An event has an id or a key.
+    invalid(json!({ "eventId": null }));
+    invalid(json!({ "idempotencyKey": "key" }));
+    for key in ["", "a\0", &"x".repeat(256)] {
+        invalid(json!({ "eventId": null, "idempotencyKey": key }));
+    }
     for event_type in [" ", "a\0", &"x".repeat(256), &"x".repeat(1 << 20)] {
         invalid(json!({ "type": event_type }));
     }
@@ -191,9 +197,10 @@ async fn every_invalid_event_is_rejected_by_index_and_not_stored() {
 fn values_of_other_types() -> Vec<(&'static str, Option<Value>)> {
     let mut cases = Vec::new();
     for field in ["eventId", "executionId", "type"] {
-        let given = [Value::Null, json!(true), json!(1.5), json!([]), json!({})];
-        cases.extend(given.map(|value| (field, Some(value))));
-        cases.push((field, None));
+        cases.extend([json!(true), json!(1.5), json!([]), json!({})].map(|value| (field, Some(value))));
+    }
+    for field in ["executionId", "type"] {
+        cases.extend([(field, Some(Value::Null)), (field, None)]);
     }
     let durations = [json!("1.5"), json!("soon"), json!(""), json!(true), json!([1]), json!({ "seconds": 1 })];
     cases.extend(durations.map(|value| ("durationSeconds", Some(value))));

@@ -10,7 +10,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardMap;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
-use noetl_storage::ingest::{self, Logs, NewEvent, Writer};
+use noetl_storage::ingest::{self, Logs, NewEvent, Numbering, Writer};
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::pools::Database;
 use serde_json::json;
@@ -124,7 +124,11 @@ impl Caller for SameStatement {
                 return 0;
             }
             let writer = Writer { scope: Scope::Unrestricted, imports: true };
-            ingest::insert(shard, &writer, &events, None, LockWait::Long, Logs::Existing).await.unwrap().positions.len()
+            ingest::insert(shard, &writer, &events, None, LockWait::Long, Logs::Existing, Numbering::Any)
+                .await
+                .unwrap()
+                .positions
+                .len()
         });
         assert_eq!(join_all(inserts).await.into_iter().sum::<usize>(), keys.len());
         keys.len()
@@ -135,6 +139,7 @@ fn new_event((execution, event): &(i64, i64)) -> NewEvent {
     NewEvent {
         execution_id: Id::new(*execution),
         event_id: Id::new(*event),
+        key: None,
         catalog_id: None,
         parent_event_id: None,
         parent_execution_id: None,

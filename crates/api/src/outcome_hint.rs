@@ -23,7 +23,7 @@ pub fn outcome_hint(field: &str) -> Option<&'static str> {
         }
         "advanceProjections" => "Send advanceProjections again: repeating it is harmless.",
         "projectEvents" | "projectEventDocuments" => {
-            "Send projectEvents again with the same event ids: known events are skipped."
+            "Send projectEvents again with the same event ids or keys: known events are skipped."
         }
         "reserveEventIds" => "Send reserveEventIds again: ids that were reserved without a response stay unused.",
         "claimOutbox" => "Claim again: entries claimed without a response become claimable when their lease expires.",

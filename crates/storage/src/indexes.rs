@@ -207,13 +207,17 @@ const PLAIN: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Index that makes keys of events unique in their logs.
+const EVENT_KEY: &str = "event_key_idx";
+
 /// Indexes of the event table; the migrations define them.
-const EVENT: [&str; 13] = [
+const EVENT: [&str; 14] = [
     "event_tx_idx",
     "event_page_idx",
     "event_landmarks_idx",
     "event_registered_idx",
     "event_log_tx_idx",
+    EVENT_KEY,
     "event_registered_path_idx",
     "event_registered_time_idx",
     "event_kind_idx",
@@ -264,6 +268,17 @@ pub async fn pending(database: &Database) -> Result<Vec<MissingIndex>, StorageEr
     work.await.map_err(|error| database.failed(error))
 }
 
+/// Returns whether each partition of a migrated database has the index that makes keys of events unique.
+pub(super) async fn are_keys_unique(database: &Database) -> Result<bool, StorageError> {
+    let work = async {
+        let mut connection = database.connect().await?;
+        let missing = missing_on_partitions(&mut connection, EVENT_KEY).await?;
+        connection.close().await?;
+        Ok(missing.is_empty())
+    };
+    work.await.map_err(|error| database.failed(error))
+}
+
 /// Builds the missing indexes without blocking writers. The duration grows with the size of the tables.
 pub async fn build(database: &Database) -> Result<(), StorageError> {
     let work = async {
@@ -308,13 +323,11 @@ async fn missing_on_partitions(connection: &mut PgConnection, parent: &str) -> s
 async fn build_on_partitions(connection: &mut PgConnection, parent: &str) -> sqlx::Result<()> {
     for (partition, definition) in missing_on_partitions(connection, parent).await? {
         let name = format!("{partition}_{parent}");
-        let definition = definition
-            .replacen(&format!("INDEX {parent} ON ONLY noetl.event "), "", 1)
-            .trim_start_matches("CREATE ")
-            .to_owned();
+        let of_parent = format!("INDEX {parent} ON ONLY noetl.event ");
+        let (create, columns) = definition.split_once(&of_parent).unwrap_or_default();
         drop_invalid(connection, &name).await?;
         let table = format!("noetl.\"{partition}\"");
-        run(connection, format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS \"{name}\" ON {table} {definition}")).await?;
+        run(connection, format!("{create}INDEX CONCURRENTLY IF NOT EXISTS \"{name}\" ON {table} {columns}")).await?;
         attach(connection, parent, &name).await?;
     }
     Ok(())

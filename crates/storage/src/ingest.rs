@@ -22,8 +22,10 @@ use plain_json::RawJson;
 pub struct NewEvent {
     /// Execution to whose log the event belongs.
     pub execution_id: Id,
-    /// Event id, made by the worker.
+    /// Event id, made by the worker. An event with a key gets its id before it is inserted.
     pub event_id: Id,
+    /// Key of an event whose id this server gives. It is unique in its log.
+    pub key: Option<String>,
     /// Catalog entry; default: the execution's if it is known, else 0.
     pub catalog_id: Option<Id>,
     /// The event that caused this one.
@@ -68,7 +70,7 @@ impl NewEvent {
     /// Returns the approximate size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        let texts = [&self.error, &self.stack_trace].into_iter().flatten().map(String::len);
+        let texts = [&self.error, &self.stack_trace, &self.key].into_iter().flatten().map(String::len);
         let json = [&self.context, &self.result, &self.meta, &self.others].into_iter().flatten().map(|json| json.len());
         size_of::<Self>() + texts.chain(json).sum::<usize>()
     }
@@ -112,7 +114,7 @@ pub async fn other_columns(shard: &Database) -> Result<OtherColumns, StorageErro
            WHERE attrelid = 'noetl.event'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attname <> ALL(
                ARRAY['execution_id', 'event_id', 'catalog_id', 'parent_event_id', 'parent_execution_id', 'created_at',
                      'event_type', 'node_id', 'node_name', 'node_type', 'status', 'duration', 'context', 'result', 'meta',
-                     'error', 'stack_trace', 'tenant_id', 'organization_id', 'tx_id'])"#,
+                     'error', 'stack_trace', 'tenant_id', 'organization_id', 'event_key', 'tx_id'])"#,
     );
     let columns = shard.run(columns.fetch_one(shard.pool())).await?;
     Ok(OtherColumns { names: columns.names.into_iter().collect(), update: columns.update, compare: columns.compare })
@@ -138,10 +140,32 @@ pub const LOCKED_LOGS: usize = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inserted {
     /// Positions of the events that were inserted, counted from 1. The events that are neither here nor in `refused` were
-    /// stored before, or have the id of an earlier event of the list.
+    /// stored before, or have the id or the key of an earlier event of the list.
     pub positions: Vec<i64>,
     /// The events that the writer may not insert.
     pub refused: Vec<Refused>,
+    /// The events with keys that were not inserted, because an id that one of them was given is not larger than those of
+    /// its log.
+    pub late: Vec<Late>,
+}
+
+/// An event with a key whose id must be larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Late {
+    /// Position of the event in the list, counted from 1.
+    pub position: i64,
+    /// Largest event id of its log.
+    pub log_end: Id,
+}
+
+/// Condition on the ids of events with keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbering {
+    /// An event is inserted only if it, and each other event with a key of the list and its log, has a larger id than
+    /// its log. The others are returned as [`Inserted::late`].
+    Ascending,
+    /// No condition. The caller gave ids after the ends of the logs that an earlier statement returned.
+    Any,
 }
 
 /// An event that its writer may not insert.
@@ -178,10 +202,11 @@ pub enum Logs {
 }
 
 /// Inserts the events of one shard that the writer may insert, in one statement. Events whose ids are stored are skipped, and
-/// so is an event with the id of an earlier one of the list.
+/// so is an event with the id of an earlier one of the list. For events with keys, the same holds for the keys.
 ///
-/// Rows are inserted in the order of (execution id, event id), so concurrent statements with common ids don't deadlock.
-/// The statement waits up to `lock_wait` for another transaction that inserts an event with one of the ids.
+/// Rows are inserted in the order of (execution id, key, event id), so concurrent statements with common ids or keys don't
+/// deadlock: ids that are given to events with keys are in no other statement. The statement waits up to `lock_wait` for
+/// another transaction that inserts an event with one of the ids or keys.
 ///
 /// The rows of claims are locked until the transaction ends. So no other claim takes such a row between the check and the
 /// commit, and no event of the holder before is committed after it.
@@ -196,18 +221,21 @@ pub async fn insert<E: Borrow<NewEvent> + Sync>(
     columns: Option<&OtherColumns>,
     lock_wait: LockWait,
     logs: Logs,
+    numbering: Numbering,
 ) -> Result<Inserted, StorageError> {
     let has_others = events.iter().any(|event| event.borrow().others.is_some());
     let columns = columns.filter(|_| has_others);
     if columns.is_none() && logs == Logs::Existing {
-        return shard.run(insert_rows(shard.planned_for(events.len()), writer, events, lock_wait, logs)).await;
+        return shard
+            .run(insert_rows(shard.planned_for(events.len()), writer, events, lock_wait, logs, numbering))
+            .await;
     }
     let work = async {
         let mut tx = shard.pool().begin().await?;
         if logs == Logs::Locked {
             log::lock_each(&mut *tx, &column(events, |one| one.execution_id.get())).await?;
         }
-        let inserted = insert_rows(&mut *tx, writer, events, lock_wait, logs).await?;
+        let inserted = insert_rows(&mut *tx, writer, events, lock_wait, logs, numbering).await?;
         if let Some(columns) = columns {
             let index = |position: &i64| usize::try_from(position - 1).ok();
             let rows =
@@ -232,14 +260,16 @@ async fn insert_rows<E: Borrow<NewEvent>>(
     events: &[E],
     lock_wait: LockWait,
     logs: Logs,
+    numbering: Numbering,
 ) -> sqlx::Result<Inserted> {
     let ids = |of: fn(&NewEvent) -> Option<Id>| -> Vec<Option<i64>> { column(events, |one| of(one).map(Id::get)) };
     let statement = sqlx::query!(
         r#"WITH patience AS MATERIALIZED (
              SELECT set_config('lock_timeout', $21, true)
          ), event AS MATERIALIZED (
-             SELECT * FROM unnest($1::bigint[], $2::bigint[], $18::text[], $19::text[], $25::bigint[], $26::bigint[]) WITH ORDINALITY
-                 AS t (execution_id, event_id, tenant_id, organization_id, claimed, token, position)
+             SELECT * FROM unnest($1::bigint[], $2::bigint[], $18::text[], $19::text[], $25::bigint[], $26::bigint[], $27::text[])
+                 WITH ORDINALITY
+                 AS t (execution_id, event_id, tenant_id, organization_id, claimed, token, key, position)
          ), held AS MATERIALIZED (
              -- A row that was settled under the claim is not taken by another one.
              SELECT claim.claimed, claim.token, row.execution_id AS of_execution
@@ -256,20 +286,22 @@ async fn insert_rows<E: Borrow<NewEvent>>(
              SELECT log.execution_id, listed.catalog_id AS listed_catalog, listed.parent_execution_id AS listed_parent,
                     coalesce(nullif(listed.tenant_id, 'default'), first.tenant_id, listed.tenant_id) AS owner_tenant,
                     coalesce(CASE WHEN listed.tenant_id <> 'default' THEN listed.organization_id END,
-                             first.organization_id, listed.organization_id) AS owner_organization
-             FROM (SELECT DISTINCT execution_id FROM event) AS log
+                             first.organization_id, listed.organization_id) AS owner_organization,
+                    log.first_given, CASE WHEN log.first_given IS NOT NULL THEN noetl.log_end(log.execution_id) END AS log_end
+             FROM (SELECT execution_id, min(event_id) FILTER (WHERE key IS NOT NULL AND $28) AS first_given
+                   FROM event GROUP BY execution_id) AS log
              LEFT JOIN noetl.execution AS listed USING (execution_id)
              LEFT JOIN LATERAL noetl.log_owner(
                  CASE WHEN listed.tenant_id IS NULL OR listed.tenant_id = 'default' THEN log.execution_id END
              ) AS first ON true
          ), owned AS MATERIALIZED (
-             SELECT position, execution_id, event_id, listed_catalog, listed_parent, tenant,
+             SELECT position, execution_id, event_id, key, listed_catalog, listed_parent, tenant, log_end,
                     coalesce(organization_id, CASE WHEN owner_tenant = tenant THEN owner_organization END, 'default')
                         AS organization,
                     CASE WHEN event.claimed IS NOT NULL AND held.claimed IS NULL THEN 'stale'
                          WHEN event.claimed IS NOT NULL AND held.of_execution IS DISTINCT FROM execution_id THEN 'other'
                          WHEN tenant <> $20 THEN 'named' WHEN owner_tenant <> $20 THEN 'owned'
-                         WHEN owner_tenant IS NOT NULL THEN NULL
+                         WHEN owner_tenant IS NOT NULL THEN CASE WHEN key IS NOT NULL AND log_end >= first_given THEN 'late' END
                          WHEN $22 AND ($23 OR execution_id >> 22 < (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $24)
                          THEN NULL ELSE 'no log' END AS foreign_as
              FROM event JOIN owner USING (execution_id)
@@ -280,12 +312,12 @@ async fn insert_rows<E: Borrow<NewEvent>>(
          ), inserted AS (
              INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
                                       created_at, event_type, node_id, node_name, node_type, status, duration, context,
-                                      result, meta, error, stack_trace, tenant_id, organization_id)
+                                      result, meta, error, stack_trace, tenant_id, organization_id, event_key)
              SELECT t.execution_id, t.event_id, coalesce(t.catalog_id, owned.listed_catalog, 0), t.parent_event_id,
                     coalesce(t.parent_execution_id, owned.listed_parent),
                     coalesce(t.created_at, now()) AT TIME ZONE 'UTC', t.event_type, t.node_id, t.node_name, t.node_type,
                     t.status, t.duration, t.context::jsonb, t.result::jsonb, t.meta::jsonb, t.error, t.stack_trace,
-                    owned.tenant, owned.organization
+                    owned.tenant, owned.organization, owned.key
              FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::timestamptz[],
                          $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::float8[], $13::text[],
                          $14::text[], $15::text[], $16::text[], $17::text[]) WITH ORDINALITY
@@ -295,8 +327,9 @@ async fn insert_rows<E: Borrow<NewEvent>>(
              JOIN owned USING (position)
              CROSS JOIN patience
              WHERE owned.foreign_as IS NULL
-             ORDER BY t.execution_id, t.event_id, position
-             ON CONFLICT (execution_id, event_id) DO NOTHING
+             ORDER BY t.execution_id, owned.key NULLS FIRST, t.event_id, position
+             -- Of the id or of the key.
+             ON CONFLICT DO NOTHING
              RETURNING event.execution_id, event.event_id
          ), landed AS (
              -- Of several events with one id, the first is inserted.
@@ -308,7 +341,9 @@ async fn insert_rows<E: Borrow<NewEvent>>(
                 (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'owned') AS "owned!",
                 (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'no log') AS "no_log!",
                 (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'stale') AS "stale!",
-                (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'other') AS "other!""#,
+                (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'other') AS "other!",
+                (SELECT coalesce(array_agg(position ORDER BY position), '{}') FROM owned WHERE foreign_as = 'late') AS "late!",
+                (SELECT coalesce(array_agg(log_end ORDER BY position), '{}') FROM owned WHERE foreign_as = 'late') AS "ends!""#,
         &column(events, |one| one.execution_id.get()),
         &column(events, |one| one.event_id.get()),
         &ids(|one| one.catalog_id) as &[Option<i64>],
@@ -336,6 +371,8 @@ async fn insert_rows<E: Borrow<NewEvent>>(
         (EPOCH_UNIX_MS + u64::try_from(BEGINS_AFTER.as_millis()).unwrap_or(u64::MAX)).cast_signed(),
         &column(events, |one| one.claim.map(|claim| claim.outbox_id)) as &[Option<i64>],
         &column(events, |one| one.claim.map(|claim| claim.lease_token)) as &[Option<i64>],
+        &column(events, |one| one.key.as_deref()) as &[Option<&str>],
+        numbering == Numbering::Ascending,
     );
     let row = statement.fetch_one(executor).await?;
     let refused = |positions: Vec<i64>, why| positions.into_iter().map(move |position| Refused { position, why });
@@ -343,7 +380,9 @@ async fn insert_rows<E: Borrow<NewEvent>>(
         refused(row.named, NotAllowed::NamesOtherTenant).chain(refused(row.owned, NotAllowed::LogOfOtherTenant));
     let of_claims = refused(row.stale, NotAllowed::StaleLease).chain(refused(row.other, NotAllowed::OtherExecution));
     let refused = of_tenants.chain(refused(row.no_log, NotAllowed::NoLog)).chain(of_claims).collect();
-    Ok(Inserted { positions: row.inserted, refused })
+    let late = row.late.into_iter().zip(row.ends);
+    let late = late.map(|(position, log_end)| Late { position, log_end: Id::new(log_end) }).collect();
+    Ok(Inserted { positions: row.inserted, refused, late })
 }
 
 fn column<'a, E: Borrow<NewEvent>, T>(events: &'a [E], of: impl Fn(&'a NewEvent) -> T) -> Vec<T> {

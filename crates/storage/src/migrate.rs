@@ -195,14 +195,16 @@ async fn has_migrations(database: &Database) -> Result<bool, MigrationError> {
     Ok(first.is_some())
 }
 
-/// Returns whether every migration of this server is applied. Fails if a build before the first release made the tables.
+/// Returns whether every migration of this server is applied, and keys of events are unique: before the index on them is
+/// built, an event could be stored twice. Fails if a build before the first release made the tables.
 pub async fn is_current(database: &Database) -> Result<bool, MigrationError> {
     if !has_migrations(database).await? {
         return Ok(false);
     }
     let applied = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM noetl._sqlx_migrations WHERE success");
     let applied = database.run(applied.fetch_one(database.pool())).await?;
-    Ok(usize::try_from(applied).is_ok_and(|applied| applied >= MIGRATIONS.iter().count()))
+    let is_applied = usize::try_from(applied).is_ok_and(|applied| applied >= MIGRATIONS.iter().count());
+    Ok(is_applied && indexes::are_keys_unique(database).await?)
 }
 
 /// Returns the tables with a foreign key to the catalog, as databases of NoETL's own server have. A shard without

@@ -43,7 +43,7 @@ const TABLES: [(&str, &str); 27] = [
 ];
 
 /// Functions that statements, indexes and other functions call.
-const FUNCTIONS: [&str; 19] = [
+const FUNCTIONS: [&str; 20] = [
     "bucket_of",
     "database_history",
     "duration_bounds",
@@ -51,6 +51,7 @@ const FUNCTIONS: [&str; 19] = [
     "duration_time",
     "history_class",
     "list_time",
+    "log_end",
     "log_owner",
     "multiply_64",
     "outbox_owner",

@@ -31,7 +31,7 @@ pub enum RejectionCode {
     StaleVersion,
     /// The dedup key belongs to a different request.
     IdempotencyMismatch,
-    /// Another event with this id is in the log. The event was not stored.
+    /// Another event with this id or key is in the log. The event was not stored.
     EventIdConflict,
     /// The lease does not hold the outbox entry: the entry was settled, or another caller has claimed it since. A lease
     /// that has expired is not extended.
@@ -98,7 +98,7 @@ impl RejectionCode {
             Self::StaleVersion => "Read the object again, decide again, and send the new version.",
             Self::IdempotencyMismatch => "Use a new dedup key for a different request.",
             Self::EventIdConflict => {
-                "Send the event with a new id, which `reserveEventIds` gives. Send a repetition unchanged."
+                "Send the event with another key, or with a new id, which `reserveEventIds` gives. Send a repetition unchanged."
             }
             Self::StaleLease => "Drop the entry. Its current holder settles it.",
             Self::PayloadTooLarge => "Send a smaller value. The message has the limit.",

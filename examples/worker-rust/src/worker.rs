@@ -97,7 +97,7 @@ impl Worker {
                 events.push(event("playbook.completed", "COMPLETED"));
             }
             let named = events.into_iter().zip(&mut ids).map(|(event, event_id)| report::EventInput {
-                event_id,
+                event_id: Some(event_id),
                 execution_id: execution.id.clone(),
                 ..event
             });

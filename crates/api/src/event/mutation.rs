@@ -20,7 +20,7 @@ pub struct EventMutation;
 #[Object]
 impl EventMutation {
     /// Stores events of workers. The mutation is idempotent: events that are already stored with the same content are
-    /// skipped and counted. An event whose id is stored with other content is refused with `EVENT_ID_CONFLICT`.
+    /// skipped and counted. An event whose id or key is stored with other content is refused with `EVENT_ID_CONFLICT`.
     /// An event of an execution that does not exist is refused with `NOT_FOUND`, until a minute after the time of the
     /// execution's id. Only callers with the capability `IMPORT` can send it at once. A worker names the claim of its
     /// outbox entry, so that it changes nothing any more once another worker has claimed the entry.

@@ -41,12 +41,18 @@ pub(super) struct ProjectEventsInput {
     pub(super) strict: MaybeUndefined<bool>,
 }
 
-/// An event of a worker. Null counts as absent, and in the ids that are not required, so does an empty string.
+/// An event of a worker, with either `eventId` or `idempotencyKey`. Null counts as absent, and in all ids but
+/// `executionId`, so does an empty string.
 #[derive(Debug, InputObject)]
 pub(super) struct EventInput {
     /// Snowflake id that the worker generated, or that `reserveEventIds` gave. An event that is already in the log with
     /// this id and the same content is skipped. With other content, it is refused with `EVENT_ID_CONFLICT`.
-    event_id: ID,
+    event_id: Option<ID>,
+    /// Key of the event in its execution (1 to 255 bytes), by which a repetition is recognised as by an id. The server
+    /// gives the event an id from its clock that is larger than those in the log, and than those of earlier events of the
+    /// batch. So an event that ends an execution then replaces a cancellation that came before; with an id that was
+    /// reserved before the work, it does not.
+    idempotency_key: Option<String>,
     /// Id of the execution or source subscription that the log belongs to.
     execution_id: ID,
     /// Id of the catalog entry. If absent or 0: the entry of the execution if it is known, else 0.
@@ -105,7 +111,8 @@ pub(super) struct EventInput {
 pub(super) struct ProjectEventDocumentsInput {
     /// Events of any executions (1 to 5000). Each is a map with the columns of NoETL's event table as keys, such as
     /// `event_id`, `execution_id`, `event_type` and `duration`; messages of the event stream have this form. Ids and numbers can be
-    /// texts, and times without an offset are UTC. Values of unknown keys are stored under `meta.extra`. Each event is
+    /// texts, and times without an offset are UTC. `event_key` is the `idempotencyKey`; beside an `event_id`, as in the
+    /// messages of events that have both, it is ignored. Values of unknown keys are stored under `meta.extra`. Each event is
     /// stored or refused independently. User errors name a key as `EventInput` does, such as `eventId`.
     pub(super) events: Vec<JsonInput>,
     /// Claim under which the events were made, as in `projectEvents`.
@@ -125,7 +132,8 @@ impl FromFields for EventOfBatch {
 
     fn from_fields(fields: &mut Fields<Self::Described>) -> Result<Self, InputValueError<EventInput>> {
         Ok(Self(EventDraft {
-            event_id: Some(fields.required::<ID>("eventId")?.0),
+            event_id: id(fields, "eventId")?,
+            idempotency_key: fields.optional("idempotencyKey")?,
             execution_id: Some(fields.required::<ID>("executionId")?.0),
             catalog_id: id(fields, "catalogId")?,
             parent_event_id: id(fields, "parentEventId")?,
@@ -212,7 +220,7 @@ pub(super) struct ProjectEventsResult {
 
 #[ComplexObject]
 impl ProjectEventsResult {
-    /// The stored event with this id, if the event was refused with `EVENT_ID_CONFLICT`.
+    /// The stored event with this id, if the event was refused with `EVENT_ID_CONFLICT`. Null for an event with a key.
     async fn event(&self, ctx: &Context<'_>) -> Result<Option<Event>> {
         match self.conflict() {
             Some(key) => Event::load(ctx, key).await,

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use tokio::time::{Instant, timeout};
 
+use super::ids::Ids;
 use super::moves::Repetition;
 use super::outbox::forward::{current_ids, followed_ids};
 use super::shards::by_shard;
@@ -38,6 +39,7 @@ use noetl_use_cases::outbox::ClaimRef;
 pub struct Ingest {
     databases: Databases,
     wake_ups: WakeUps,
+    ids: Arc<Ids>,
     columns: Columns,
     /// By shard.
     inserts: Arc<[Coalescer<InsertFlight>]>,
@@ -119,12 +121,13 @@ fn missed((_, outcome): &(Entry, Outcome)) -> bool {
 impl Ingest {
     /// Creates the use case.
     #[must_use]
-    pub fn new(databases: Databases, wake_ups: WakeUps) -> Self {
+    pub fn new(databases: Databases, ids: Arc<Ids>, wake_ups: WakeUps) -> Self {
         let insert = |(shard, database): (ShardIndex, &Arc<Database>)| {
-            Coalescer::new(InsertFlight { shard, database: Arc::clone(database), wake_ups: wake_ups.clone() })
+            let (database, wake_ups, ids) = (Arc::clone(database), wake_ups.clone(), Arc::clone(&ids));
+            Coalescer::new(InsertFlight { shard, database, wake_ups, ids })
         };
         let inserts = (0..).zip(databases.shards()).map(insert).collect();
-        Self { databases, wake_ups, columns: Columns::default(), inserts }
+        Self { databases, wake_ups, ids, columns: Columns::default(), inserts }
     }
 
     /// Inserts events on their shards. Returns the outcome of each.
@@ -234,9 +237,10 @@ impl Ingest {
             return insert::insert(
                 &self.databases.shards()[index],
                 &writer,
-                &events,
+                events,
                 columns,
                 LockWait::Long,
+                &self.ids,
                 inserted,
             )
             .await;
@@ -263,19 +267,21 @@ fn known(event: NewEvent) -> Result<NewEvent, Rejection> {
     Err(Rejection::invalid("type", message))
 }
 
-/// Validates the events. Returns the valid ones and the errors of the others by index. Events that equal the first one
-/// with their id share its entry. Others with the id follow later, and the database compares them with the stored one.
+/// Validates the events. Returns the valid ones in the order of the batch, and the errors of the others by index. Events
+/// that equal the first one with their id or key share its entry. Others with the id or key follow later, and the database
+/// compares them with the stored one.
 fn read<'a>(
     drafts: Vec<Draft>,
     strict: bool,
     by: Option<&Actor>,
     columns_of: impl Fn(Id) -> Option<&'a OtherColumns>,
 ) -> (Vec<Entry>, BTreeMap<usize, ServiceError>) {
-    let (mut firsts, mut others, mut rejected) = (BTreeMap::<(Id, Id), Entry>::new(), Vec::new(), BTreeMap::new());
+    let mut firsts = BTreeMap::<(Id, Id, Option<String>), Entry>::new();
+    let (mut others, mut rejected) = (Vec::new(), BTreeMap::new());
     let check = |event: NewEvent| if strict { known(event) } else { Ok(event) };
     for (index, draft) in drafts.into_iter().enumerate() {
         match draft.and_then(|draft| draft.read(by, &columns_of)).and_then(check) {
-            Ok(event) => match firsts.entry((event.execution_id, event.event_id)) {
+            Ok(event) => match firsts.entry((event.execution_id, event.event_id, event.key.clone())) {
                 Vacant(first) => drop(first.insert(Entry { event: Arc::new(event), indexes: vec![index] })),
                 Occupied(mut first) if *first.get().event == event => first.get_mut().indexes.push(index),
                 Occupied(_) => others.push(Entry { event: Arc::new(event), indexes: vec![index] }),
@@ -283,5 +289,7 @@ fn read<'a>(
             Err(rejection) => drop(rejected.insert(index, rejection.into())),
         }
     }
-    (firsts.into_values().chain(others).collect(), rejected)
+    let mut entries: Vec<Entry> = firsts.into_values().chain(others).collect();
+    entries.sort_unstable_by_key(|entry| entry.indexes.first().copied());
+    (entries, rejected)
 }

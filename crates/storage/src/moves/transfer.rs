@@ -120,7 +120,7 @@ impl<'a> Transfer<'a> {
         let names = self.events.without(&["tx_id"]);
         let insert = format!(
             "INSERT INTO noetl.event ({names}, tx_id) SELECT {names}, '{PUBLISHED}'::xid8 FROM moved_event
-             ON CONFLICT (execution_id, event_id) DO NOTHING"
+             ON CONFLICT DO NOTHING"
         );
         let inserted = sqlx::query(AssertSqlSafe(insert)).execute(&mut self.target.connection).await;
         let inserted = inserted.map_err(|error| self.target.failed(error))?.rows_affected();

@@ -14,7 +14,8 @@ const TX_ID: &str = "tx_id";
 
 impl EventDraft {
     /// Reads an event from a document. Its keys are the columns of `noetl.event`; a text can also be given as a number
-    /// or a boolean, and an id as a number or a text. Other keys are additional values.
+    /// or a boolean, and an id as a number or a text. Other keys are additional values. The key of an event with an id is
+    /// ignored: a stored event has both.
     ///
     /// # Errors
     /// The document is not a map.
@@ -26,8 +27,11 @@ impl EventDraft {
         let mut take = |name: &str| fields.remove(name).filter(|json| !json.is_null());
         let shown = |json: Option<RawJson>| json.map(|json| value("", &json).map(shown)).transpose();
         let read = |json: Option<RawJson>| json.map(|json| value("", &json)).transpose();
+        let event_id = shown(take("event_id"))?;
+        let has_id = event_id.as_ref().is_some_and(|id| !id.is_empty());
         Ok(Self {
-            event_id: shown(take("event_id"))?,
+            idempotency_key: shown(take("event_key"))?.filter(|_| !has_id),
+            event_id,
             execution_id: shown(take("execution_id"))?,
             catalog_id: shown(take("catalog_id"))?,
             parent_event_id: shown(take("parent_event_id"))?,
@@ -98,6 +102,15 @@ mod tests {
         assert_eq!(draft.extra, Some(json!({ "worker_id": "w", "extra": [1] })));
         for other in [json!([]), json!("x"), Value::Null] {
             assert!(EventDraft::of_document(&(&other).into()).is_err());
+        }
+    }
+
+    #[test]
+    fn the_key_of_a_document_with_an_id_is_ignored() {
+        for (id, key) in [(json!(1), None), (json!(""), Some("k")), (Value::Null, Some("k"))] {
+            let row = json!({ "event_id": id, "execution_id": 7, "event_key": "k" });
+            let draft = EventDraft::of_document(&(&row).into()).unwrap();
+            assert_eq!((draft.idempotency_key.as_deref(), draft.extra), (key, None), "{id}");
         }
     }
 }

@@ -4,7 +4,7 @@ use plain_json::RawJson;
 use serde_json::{Map, Value};
 
 use super::values::{id, known_id, number, seconds, text, time, value};
-use crate::bounds::check_raw_json;
+use crate::bounds::{check_raw_json, check_text};
 use crate::error::{Rejection, RejectionCode};
 use noetl_domain::actor::{Actor, META_KEY};
 use noetl_domain::ids::Id;
@@ -16,6 +16,8 @@ use noetl_storage::ingest::{NewEvent, OtherColumns};
 pub const MAX_EVENT_BYTES: usize = 8 << 20;
 /// Maximum size of an event's type in bytes.
 const MAX_NAME_BYTES: usize = 255;
+/// Maximum size of an event's key in bytes.
+const MAX_KEY_BYTES: usize = 255;
 /// Key of `meta` for the fields that the table has no column for.
 const EXTRA: &str = "extra";
 /// Key of `extra` for a caller that a worker sent. Only the server sets the caller of an event.
@@ -27,8 +29,10 @@ const BARE: &str = "value";
 /// counts as absent for every field.
 #[derive(Debug, Clone, Default)]
 pub struct EventDraft {
-    /// Id of the event; required.
+    /// Id of the event; required without a key.
     pub event_id: Option<String>,
+    /// Key of an event whose id the server gives, unique in its execution.
+    pub idempotency_key: Option<String>,
     /// Id of the execution; required.
     pub execution_id: Option<String>,
     /// Catalog entry; absent or 0: the execution's if known, else 0.
@@ -92,6 +96,7 @@ impl EventDraft {
         // A new field does not compile until it is read below.
         let Self {
             event_id,
+            idempotency_key,
             execution_id,
             catalog_id,
             parent_event_id,
@@ -116,15 +121,13 @@ impl EventDraft {
         } = self;
         let execution_id = id("executionId", execution_id)?.ok_or_else(|| missing("executionId"))?;
         let event_id = number("eventId", event_id, |text| NodeId::event(text, Some(execution_id)))?;
-        let event_id = id("eventId", event_id)?.ok_or_else(|| missing("eventId"))?;
-        if !event_id.can_be_followed() {
-            return Err(Rejection::invalid("eventId", "eventId is too large: no id of a later event could follow it"));
-        }
+        let (event_id, key) = identity(id("eventId", event_id)?, idempotency_key)?;
         let mut unknown = unknown_fields(extra, trace_component)?;
         let others = take_columns(&mut unknown, columns_of(execution_id));
         let mut event = NewEvent {
             execution_id,
             event_id,
+            key,
             catalog_id: known_id("catalogId", number("catalogId", catalog_id, NodeId::catalog_entry)?)?,
             parent_event_id: id(
                 "parentEventId",
@@ -153,6 +156,28 @@ impl EventDraft {
             event.meta = Some(actor.sign(event.meta.as_deref()).into());
         }
         Ok(event)
+    }
+}
+
+/// Checks that an event has either an id or a key. The id of an event with a key is 0 until it is given.
+fn identity(event_id: Option<Id>, key: Option<String>) -> Result<(Id, Option<String>), Rejection> {
+    match (event_id, key) {
+        (Some(id), None) if id.can_be_followed() => Ok((id, None)),
+        (Some(_), None) => {
+            Err(Rejection::invalid("eventId", "eventId is too large: no id of a later event could follow it"))
+        }
+        (None, Some(key)) if (1..=MAX_KEY_BYTES).contains(&key.len()) => {
+            check_text("idempotencyKey", &key)?;
+            Ok((Id::new(0), Some(key)))
+        }
+        (None, Some(key)) => {
+            let message = format!("idempotencyKey has {} bytes; 1 to {MAX_KEY_BYTES} are allowed", key.len());
+            Err(Rejection::invalid("idempotencyKey", message))
+        }
+        (Some(_), Some(_)) => {
+            Err(Rejection::invalid("idempotencyKey", "an event has eventId or idempotencyKey, and not both"))
+        }
+        (None, None) => Err(Rejection::invalid("eventId", "an event needs eventId or idempotencyKey")),
     }
 }
 
@@ -257,4 +282,27 @@ fn check_size(event: &NewEvent) -> Result<(), Rejection> {
     }
     let message = format!("an event has at most {MAX_EVENT_BYTES} bytes of JSON and texts, this one has {bytes}");
     Err(Rejection::new(RejectionCode::PayloadTooLarge, "", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_an_id_or_a_key() {
+        let (id, longest) = (Id::new(1), "k".repeat(MAX_KEY_BYTES));
+        assert_eq!(identity(Some(id), None), Ok((id, None)));
+        assert_eq!(identity(None, Some(longest.clone())), Ok((Id::new(0), Some(longest.clone()))));
+        for (event_id, key, field) in [
+            (None, None, "eventId"),
+            (Some(Id::new(i64::MAX)), None, "eventId"),
+            (Some(id), Some("k".to_owned()), "idempotencyKey"),
+            (None, Some(String::new()), "idempotencyKey"),
+            (None, Some(longest + "k"), "idempotencyKey"),
+            (None, Some("k\0".to_owned()), "idempotencyKey"),
+        ] {
+            let rejection = identity(event_id, key.clone()).unwrap_err();
+            assert_eq!(rejection.field, [field], "{event_id:?} {key:?}");
+        }
+    }
 }

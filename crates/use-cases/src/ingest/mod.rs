@@ -48,11 +48,12 @@ pub struct Batch {
 
 /// Storing events of workers.
 ///
-/// A batch is idempotent: an event that is in the log, or earlier in the batch, with the same id and content is skipped
-/// and counted. An event whose id is stored with other content, that is malformed, that a database refuses or whose shard
-/// is down is reported by its index, and the other events are stored. Events are not checked against their log, because
-/// workers can report them in any order. Lifecycle events of source subscriptions are refused: only transitions write
-/// them.
+/// A batch is idempotent: an event that is in the log, or earlier in the batch, with the same id or key and the same
+/// content is skipped and counted. An event with a key gets an id when it is stored, larger than those of its log; the
+/// ids of a batch increase in its order. An event whose id or key is stored with other content, that is malformed, that a
+/// database refuses or whose shard is down is reported by its index, and the other events are stored. Events are not
+/// checked against their log, because workers can report them in any order. Lifecycle events of source subscriptions are
+/// refused: only transitions write them.
 #[async_trait]
 pub trait ProjectEvents: Debug + Send + Sync {
     /// Stores a batch. The stored events name the caller if it is identified. An event that is not in the caller's
