@@ -163,9 +163,8 @@ impl Api {
 
     pub(super) async fn cancel(&self, id: &str) -> Result<(), ClientError> {
         let query = "mutation Cancel($id: ID!) { done: cancelExecution(input: {executionId: $id, reason: \"demo\"}) {
-            result: execution { id } userErrors { message retryable } } }";
-        let _: Execution = self.mutate(query, json!({ "id": id })).await?;
-        Ok(())
+            userErrors { message retryable } } }";
+        check(&self.0.send(query, json!({ "id": id })).await?["done"])
     }
 
     async fn mutate<T: Typed>(&self, query: &str, variables: Value) -> Result<T, ClientError> {
@@ -174,24 +173,21 @@ impl Api {
 }
 
 #[derive(Debug, Deserialize)]
-struct Execution {
-    id: String,
-}
-
-#[derive(Debug, Deserialize)]
 #[serde(transparent)]
 struct EventIds(Vec<String>);
 
 impl Typed for EventIds {}
-impl Typed for Execution {}
 impl Typed for Registered {}
 impl Typed for Run {}
 impl Typed for Subscription {}
 
+/// Fails with the first user error of a payload.
+fn check(payload: &Value) -> Result<(), ClientError> {
+    payload["userErrors"].get(0).map_or(Ok(()), |error| Err(refusal(error)))
+}
+
 /// Returns the `result` of a payload, or its first user error.
 fn read<T: Typed>(mut payload: Value) -> Result<T, ClientError> {
-    if let Some(error) = payload["userErrors"].get(0) {
-        return Err(refusal(error));
-    }
+    check(&payload)?;
     json::fields(payload["result"].take()).map_err(|error| ClientError::Failed(error.to_string()))
 }
