@@ -110,6 +110,7 @@ test("menus, dialogs, errors and the navigation of a narrow screen have no issue
   await press("Rerun…");
   await check("rerun", MODAL);
   await page.goto(`${console.url}/executions/12345678901`);
+  await expect(page.getByText("There is no execution with this id")).toBeVisible();
   await expect(page.getByRole("link", { name: "open its events" })).toBeVisible();
   await check("unknown-execution", "main");
 

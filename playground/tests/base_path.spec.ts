@@ -43,8 +43,9 @@ for (const { kind, strips, isConfigured } of CASES) {
     });
 
     test("views, deep links, live lists and GraphiQL work below the prefix", async ({ console, page }) => {
+      const view = (name: string) => page.getByRole("navigation", { name: "Views" }).getByRole("link", { name, exact: true });
       await console.open("/", "Overview");
-      await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Executions", exact: true }).click();
+      await view("Executions").click();
       await expect(console.title).toHaveText("Executions");
       await expect(page.getByRole("status", { name: "List" })).toHaveText("Live");
       const id = await execute(console.url);
@@ -56,11 +57,13 @@ for (const { kind, strips, isConfigured } of CASES) {
       expect(new URL(page.url()).pathname).toBe(`${PREFIX}/executions/${id}`);
       await console.open(`/catalog/${PATH}`, PATH);
 
-      await console.events.open("?from=beginning");
+      await view("Events").click();
+      await console.events.following();
       const later = await execute(console.url);
       await expect(console.events.rowsOf(later).first()).toBeVisible();
 
-      await console.graphiql.open();
+      await view("GraphiQL").click();
+      await console.graphiql.ready();
       await console.graphiql.tab("Overview").click();
       await console.graphiql.run();
       await console.graphiql.expectAnswer(later);

@@ -67,14 +67,6 @@ test("the bars of a path lead to its executions by click and by key, and have pe
   await expect(rowOf(page, ids.cancelled)).toBeVisible();
 });
 
-test("the period of the chart is in the address", async ({ console, page }) => {
-  await console.open("/", "Overview");
-  await page.getByText("30 d", { exact: true }).click();
-  await expect(page).toHaveURL(/period=30d/);
-  await page.reload();
-  await expect(page.getByRole("heading", { name: "Executions of the last 30 days" })).toBeVisible();
-});
-
 test("the chart is read again each minute while the page is visible", async ({ console, page }) => {
   let sent = 0;
   page.on("request", (request) => {

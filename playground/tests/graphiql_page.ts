@@ -9,7 +9,21 @@ export class Graphiql {
 
   async open(path = "/graphiql"): Promise<void> {
     await this.page.goto(this.url + path);
+    await this.ready();
+  }
+
+  /** Waits until the editor shows a document. */
+  async ready(): Promise<void> {
     await expect(this.page.locator(".graphiql-query-editor .view-line").first()).toBeVisible();
+  }
+
+  /**
+   * Shows the tab with this only operation. GraphiQL parses a tab a moment after it is shown, and stores the query then.
+   * Before, it sends the operation name of the previous tab.
+   */
+  async show(operation: string): Promise<void> {
+    await this.tab(operation).click();
+    await this.page.waitForFunction((name) => localStorage.getItem("graphiql:query")?.includes(` ${name}`), operation);
   }
 
   tab(title: string) {

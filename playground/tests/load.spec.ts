@@ -5,7 +5,7 @@ import { expect, test } from "./console";
 import { writeEvents } from "./event_writer";
 
 const RATE = 1000;
-const SECONDS = Number(process.env.NOETL_LOAD_SECONDS ?? 20);
+const SECONDS = Number(process.env.NOETL_LOAD_SECONDS ?? 10);
 const MIB = 1024 * 1024;
 /** Memory of the page with all of its rows, after a garbage collection. */
 const HEAP_LIMIT_MIB = 150;

@@ -75,7 +75,8 @@ test("a path of 84 characters and an error of 4,000 leave the page in the window
   await frame.getByRole("button", { name: "Copy path" }).click();
   expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(path);
 
-  await console.open(`/executions/${id}`, path);
+  await frame.getByRole("link", { name: id, exact: true }).click();
+  await expect(console.title).toHaveText(path);
   const steps = page.getByRole("table", { name: "Steps" });
   await expect(steps).not.toContainText(ERROR);
   await steps.getByRole("button", { name: ALL }).click();

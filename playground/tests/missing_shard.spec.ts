@@ -32,7 +32,7 @@ test.afterAll(async () => {
   await deployment?.stop();
 });
 
-test("executions: the list has those of the other shard, says what is missing, and leads to the cause", async ({ page }) => {
+test("executions and subscriptions: the lists have those of the other shard, say what is missing, and lead to the cause", async ({ page }) => {
   const console = await open(page, "/executions", "Executions");
   await expect(missing(page)).toContainText("The database of shard 1 can't be read now. The data of the shard is missing here.");
   await expectRows(page, "Executions", objects[READ].executions, objects[MISSING].executions);
@@ -40,10 +40,9 @@ test("executions: the list has those of the other shard, says what is missing, a
   await missing(page).getByRole("link", { name: "System view" }).click();
   await expect(console.title).toHaveText("System");
   await expect(page.getByRole("table", { name: "Shards" }).getByRole("row").nth(2)).toContainText("Unreachable");
-});
 
-test("subscriptions: the list has those of the other shard, and says what is missing", async ({ page }) => {
-  await open(page, "/subscriptions", "Subscriptions");
+  await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Subscriptions", exact: true }).click();
+  await expect(console.title).toHaveText("Subscriptions");
   await expect(missing(page)).toContainText("shard 1");
   await expectRows(page, "Subscriptions", objects[READ].subscriptions, objects[MISSING].subscriptions);
 });
@@ -52,7 +51,7 @@ test("outbox: the list has the entries of the other shard, and says what is miss
   await open(page, "/outbox?statuses=DEAD", "Outbox");
   await expect(missing(page)).toHaveCount(2);
   await expectRows(page, "Outbox entries", objects[READ].deadLetters, objects[MISSING].deadLetters);
-  await expectAccessible(page, "missing-shard");
+  await expectAccessible(page, "missing-shard", '[role="alert"]');
 });
 
 test("events: the list has the published events, and says what is missing", async ({ page }) => {
@@ -70,8 +69,17 @@ test("details of an object on the missing shard do not say that it does not exis
   await expect(page.getByText("There is no execution with this id")).toHaveCount(0);
 });
 
-test("the command palette says what it could not search", async ({ page }) => {
+test("the overview names the shard once as a problem, its counts are lower bounds, and the palette says what it could not search", async ({
+  page,
+}) => {
   const console = await open(page, "/", "Overview");
+  await expect(page.getByText("The database of shard 1 can't be reached.")).toBeVisible();
+  await expect(page.getByText("No replica publishes the events of shard 1.")).toHaveCount(0);
+  await expect(page.getByText("Shard 1 can't be reached, so its speed is unknown.")).toBeVisible();
+  await expect(page.getByRole("link", { name: /Executions started/ })).toContainText("≥");
+  await expect(page.getByRole("link", { name: /Executions started/ })).toContainText("without shard 1");
+  await expect(missing(page.getByRole("region", { name: "Executions of the last 24 hours" }))).toContainText("shard 1");
+
   const palette = page.getByRole("dialog");
   await console.search("tests/shards/");
   await expect(missing(palette)).toContainText("shard 1");
@@ -88,16 +96,6 @@ test("the catalog is complete, because the shards do not store it", async ({ pag
   const paths = objects.flatMap(({ subscriptions }) => subscriptions);
   await expectRows(page, "Catalog entries", paths, []);
   await expect(missing(page)).toHaveCount(0);
-});
-
-test("the overview names the shard once as a problem, and its counts are lower bounds", async ({ page }) => {
-  await open(page, "/", "Overview");
-  await expect(page.getByText("The database of shard 1 can't be reached.")).toBeVisible();
-  await expect(page.getByText("No replica publishes the events of shard 1.")).toHaveCount(0);
-  await expect(page.getByText("Shard 1 can't be reached, so its speed is unknown.")).toBeVisible();
-  await expect(page.getByRole("link", { name: /Executions started/ })).toContainText("≥");
-  await expect(page.getByRole("link", { name: /Executions started/ })).toContainText("without shard 1");
-  await expect(missing(page.getByRole("region", { name: "Executions of the last 24 hours" }))).toContainText("shard 1");
 });
 
 async function open(page: Page, path: string, title: string): Promise<Console> {

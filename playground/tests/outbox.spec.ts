@@ -63,9 +63,16 @@ test("one dead letter is retried or discarded in its row", async ({ console, pag
   await expect(page.getByText("No entry matches the filter")).toBeVisible();
 });
 
-test("an entry shows its message, and its id leads to it", async ({ console, page }) => {
+test("the overview leads to the dead letters, an entry shows its message, and its id leads to it", async ({ console, page }) => {
   const [letter] = (await deadLetters(console.url, 1)) as [DeadLetter];
   await console.open("/", "Overview");
+  await page.getByRole("region", { name: "Health" }).getByRole("link", { name: "Open the dead entries" }).click();
+  await expect(console.title).toHaveText("Outbox");
+  await expect(page).toHaveURL(/statuses=DEAD/);
+  await expect(rowOf(page, letter)).toBeVisible();
+
+  await page.goBack();
+  await expect(console.title).toHaveText("Overview");
   await console.search(letter.id);
   await page.getByRole("button", { name: `Outbox entry ${letter.id}` }).click();
   await expect(page).toHaveURL(new RegExp(`/outbox\\?entry=${letter.id}`));
@@ -76,15 +83,6 @@ test("an entry shows its message, and its id leads to it", async ({ console, pag
   await page.getByRole("dialog", { name: "Discard the entry" }).getByRole("button", { name: "Discard" }).click();
   await expect(details).toBeHidden();
   await expect(page).not.toHaveURL(/entry=/);
-});
-
-test("the overview leads to the dead letters", async ({ console, page }) => {
-  const [letter] = (await deadLetters(console.url, 1)) as [DeadLetter];
-  await console.open("/", "Overview");
-  await page.getByRole("region", { name: "Health" }).getByRole("link", { name: "Open the dead entries" }).click();
-  await expect(console.title).toHaveText("Outbox");
-  await expect(page).toHaveURL(/statuses=DEAD/);
-  await expect(rowOf(page, letter)).toBeVisible();
 });
 
 test("a text is found in the loaded entries, and actions by filter wait until it is cleared", async ({ console, page }) => {

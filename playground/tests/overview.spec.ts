@@ -3,18 +3,18 @@ import { execute, graphql, report } from "./api";
 import { expect, test } from "./console";
 import { discardDeadLetters } from "./dead_letters";
 
-test("the overview says in words whether the system is healthy", async ({ console, page }) => {
+test("the overview says in words whether the system is healthy, counts started executions and links to them", async ({
+  console,
+  page,
+}) => {
   await discardDeadLetters(console.url);
+  await execute(console.url);
   await console.open("/", "Overview");
   const health = page.getByRole("region", { name: "Health" });
   await expect(health.getByRole("status")).toHaveText("The system is healthy.");
   await expect(page.getByRole("table", { name: "Shards" }).getByRole("row")).toHaveCount(3);
   await expect(console.connection).toHaveText("Live");
-});
 
-test("the overview counts started executions and links to them", async ({ console, page }) => {
-  await execute(console.url);
-  await console.open("/", "Overview");
   const started = page.getByRole("link", { name: /^Executions started/ });
   await expect(started).toContainText(/[1-9]/);
   // No list has what this figure counts.
@@ -98,4 +98,6 @@ test("the watch mode shows the overview without navigation and in larger type, u
   await expect(navigation).toBeVisible();
   await expect(page).toHaveURL(/\/\?period=30d$/);
   await expect.poll(size).toBe(normal);
+  await page.reload();
+  await expect(page.getByRole("heading", { name: "Executions of the last 30 days" })).toBeVisible();
 });

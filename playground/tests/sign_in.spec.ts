@@ -112,13 +112,17 @@ test("when the token expires under an open page, the same dialog signs in again 
   expect(provider.redeemed).toBe(2);
 });
 
-test("a refusal of the provider is shown with advice, and the next attempt succeeds", async ({ page }) => {
+test("a refusal of the provider is shown with advice, accessibly, and the next attempt succeeds", async ({ page }) => {
   provider.behaviour = "refuse";
   const signIn = await open(page);
   const opened = await signIn.openWindow();
   await expect(signIn.failure).toContainText("The provider refused the sign-in: The user has no access. (access_denied)");
   await expect(signIn.failure).toContainText("ask your administrator");
   await expect(() => expect(opened.isClosed()).toBe(true)).toPass();
+  for (const size of [NARROW, WIDE]) {
+    await page.setViewportSize(size);
+    await expectPartAccessible(page, `sign-in-${size.width}`, "[role=dialog]");
+  }
   provider.behaviour = "accept";
   await signIn.openWindow();
   await expect(signIn.dialog).toBeHidden();
@@ -169,15 +173,4 @@ test("an error of the server during the exchange is shown", async ({ page }) => 
   await signIn.openWindow();
   await expect(signIn.failure).toContainText("The provider can't be used");
   await expect(signIn.failure).toContainText("Try again later, or use a token.");
-});
-
-test("the dialog has no issue of accessibility", async ({ page }) => {
-  provider.behaviour = "refuse";
-  const signIn = await open(page);
-  await signIn.openWindow();
-  await expect(signIn.failure).toBeVisible();
-  for (const size of [WIDE, NARROW]) {
-    await page.setViewportSize(size);
-    await expectPartAccessible(page, `sign-in-${size.width}`, "[role=dialog]");
-  }
 });

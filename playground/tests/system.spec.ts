@@ -1,6 +1,6 @@
 import { expect, test } from "./console";
 
-test("the system names the health, leader, lease and epoch of each shard", async ({ console, page }) => {
+test("the system names the health, leader, lease and epoch of each shard, the replicas and the settings", async ({ console, page }) => {
   await console.open("/system", "System");
   const shards = page.getByRole("table", { name: "Shards" });
   await expect(shards.getByRole("row")).toHaveCount(3);
@@ -13,10 +13,7 @@ test("the system names the health, leader, lease and epoch of each shard", async
   await expect(feeds.getByText(/^in \d/).first()).toBeVisible();
   await expect(page.getByRole("table", { name: "Outbox by shard" }).getByRole("row")).toHaveCount(3);
   await expect(page.getByRole("region", { name: "Limits of a request" })).toContainText("Items on a page");
-});
 
-test("the system lists the replicas and the settings of the replica of this page", async ({ console, page }) => {
-  await console.open("/system", "System");
   const replicas = page.getByRole("table", { name: "Replicas" });
   await expect(replicas.getByRole("row")).toHaveCount(2);
   await expect(replicas).toContainText("This page");

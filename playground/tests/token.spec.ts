@@ -26,8 +26,8 @@ test.afterAll(async () => {
   await controlPlane?.stop();
 });
 
-/** Life of a token that expires during a test. It begins before the page is open. */
-const EXPIRES_MS = 30_000;
+/** Life of a token that expires during a test. It begins when the page is open. */
+const EXPIRES_MS = 15_000;
 
 /** Adds a token to the file, which the server reads when it changes. */
 function newToken(...options: string[]): string {
@@ -121,11 +121,12 @@ test("a reload for a new version and a new tab keep the sign-in, and a sign-out 
 
 test("when the token expires under an open page, the page asks for another one and loses nothing", async ({ page }) => {
   const console = new Console(page, controlPlane.url);
+  const before = await execute(controlPlane.url, worker);
+  await page.goto(`${controlPlane.url}/events?types=playbook_*&from=beginning`);
+  await expect(dialogOf(page)).toContainText("This server requires a token.");
   const expires = new Date(Date.now() + EXPIRES_MS).toISOString();
   const short = newToken("--role", "viewer", "--expires", expires);
   await known(short);
-  const before = await execute(controlPlane.url, worker);
-  await page.goto(`${controlPlane.url}/events?types=playbook_*&from=beginning`);
   await signIn(page, short);
   await console.events.following();
   await console.events.rowsOf(before).first().click();
@@ -134,7 +135,7 @@ test("when the token expires under an open page, the page asks for another one a
   const address = page.url();
 
   const dialog = page.getByRole("dialog", { name: "Sign in" });
-  await expect(dialog).toContainText("The server refuses your token", { timeout: 2 * EXPIRES_MS });
+  await expect(dialog).toContainText("The server refuses your token", { timeout: 4 * EXPIRES_MS });
   expect(await keptBy(page)).not.toContain(short);
   const missed = await execute(controlPlane.url, worker);
   await signIn(page, token);
@@ -156,16 +157,4 @@ test("after a sign-out, nothing of the user stays on the page", async ({ page })
   await expect(page.getByText(execution)).toHaveCount(0);
   await expect(page.getByText("Role: operator")).toHaveCount(0);
   await expect(page.getByText(/^Replica/)).toHaveCount(0);
-});
-
-test("a viewer can't execute or register an entry, and the page says why", async ({ page }) => {
-  const viewer = newToken("--role", "viewer");
-  await known(viewer);
-  await page.goto(`${controlPlane.url}/catalog/samples/orders/process`);
-  await signIn(page, viewer);
-  for (const [name, capability] of [["Execute", "EXECUTE"], ["Register a version", "CATALOG"]] as const) {
-    const button = page.getByRole("button", { name });
-    await expect(button).toHaveAttribute("aria-disabled", "true");
-    await expect(button).toHaveAccessibleDescription(`Your role VIEWER does not include the capability ${capability}.`);
-  }
 });

@@ -104,6 +104,11 @@ test("a viewer is offered no mutation", async ({ page }) => {
       expect(mutations).toEqual([]);
     });
   }
+  // The last view has actions with different capabilities.
+  for (const [name, capability] of [["Execute", "EXECUTE"], ["Register a version", "CATALOG"]] as const) {
+    const reason = `Your role VIEWER does not include the capability ${capability}.`;
+    await expect(page.getByRole("button", { name, exact: true }).first()).toHaveAccessibleDescription(reason);
+  }
 });
 
 test("the server accepts no mutation of a viewer", async () => {

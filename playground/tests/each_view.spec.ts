@@ -1,18 +1,21 @@
 import type { Page } from "@playwright/test";
 
+import { expectAccessible, expectOtherColours } from "./accessibility";
 import { execute } from "./api";
 import { expect, test } from "./console";
 import { VIEWS } from "./views";
 
 /** Time without a request after which a page is complete. Playwright's "networkidle" can miss the end of a worker's request. */
 const QUIET_MS = 500;
+/** The view with a filter and a table, whose parts on wide and on narrow screens the other views have too. */
+const WITH_ALL_PARTS = "executions";
 
 /**
  * Each view is opened by its address. The browser reaches only this machine (`playwright.config.ts`), so a request to another
  * host fails.
  */
 for (const { name, path, title } of VIEWS) {
-  test(`${name} is a deep link, needs no other host, and its strict content security policy reports nothing`, async ({
+  test(`${name} is a deep link, needs no other host, violates no policy, has no issue of accessibility, and is not cut off`, async ({
     console,
     page,
   }) => {
@@ -26,6 +29,12 @@ for (const { name, path, title } of VIEWS) {
     await expect.poll(quietMs).toBeGreaterThan(QUIET_MS);
     expect(faults).toEqual([]);
     expect(await page.evaluate(() => (window as unknown as Recorder).violations)).toEqual([]);
+    await test.step("accessibility", async () => {
+      await expectAccessible(page, name);
+      if (name === WITH_ALL_PARTS) {
+        await expectOtherColours(page, name);
+      }
+    });
   });
 }
 
