@@ -329,6 +329,7 @@ fn bad_orders_and_statistics() -> Vec<(String, &'static str, String)> {
         ("executionPools", "[\"a\\u0000\"]".to_owned()),
         ("tenantId", "\"a\\u0000\"".to_owned()),
         ("organizationId", "\"a\\u0000\"".to_owned()),
+        ("labels", "[]".to_owned()),
     ] {
         let query = format!("executionHistory({day}, filter: {{{field}: {value}}}) {{ unavailableShards }}");
         case(query, &format!("filter.{field}"));

@@ -7,6 +7,7 @@ mod empty_selections;
 mod event_lists;
 mod exact_reads;
 mod execution_history;
+mod execution_history_labels;
 mod execution_lists;
 mod executions;
 mod guards;

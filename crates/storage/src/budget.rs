@@ -27,7 +27,7 @@ impl Default for BudgetLimits {
 
 /// An exceeded limit of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the {} of one operation are limited to {allowed}, not {actual}; select less, or ask for smaller pages", limit.noun())]
+#[error("the {} are limited to {allowed}, not {actual}; {}", limit.noun(), limit.advice())]
 pub struct Exceeded {
     /// The limited resource.
     pub limit: Resource,
@@ -37,7 +37,7 @@ pub struct Exceeded {
     pub actual: u64,
 }
 
-/// A resource that a budget limits.
+/// A limited resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// Bytes of the values that the databases return.
@@ -46,6 +46,8 @@ pub enum Resource {
     ReadRows,
     /// Bytes of the response.
     ResponseBytes,
+    /// Executions that are read on a shard for a history with labels. It is no part of a budget.
+    LabelledExecutions,
 }
 
 impl Resource {
@@ -56,14 +58,23 @@ impl Resource {
             Self::ReadBytes => "read_bytes",
             Self::ReadRows => "read_rows",
             Self::ResponseBytes => "response_bytes",
+            Self::LabelledExecutions => "labelled_executions",
         }
     }
 
     fn noun(self) -> &'static str {
         match self {
-            Self::ReadBytes => "bytes read",
-            Self::ReadRows => "rows read",
-            Self::ResponseBytes => "bytes in the response",
+            Self::ReadBytes => "bytes read of one operation",
+            Self::ReadRows => "rows read of one operation",
+            Self::ResponseBytes => "bytes in the response of one operation",
+            Self::LabelledExecutions => "executions with the rarest label on a shard",
+        }
+    }
+
+    fn advice(self) -> &'static str {
+        match self {
+            Self::ReadBytes | Self::ReadRows | Self::ResponseBytes => "select less, or ask for smaller pages",
+            Self::LabelledExecutions => "add a rarer label, or ask for a shorter time",
         }
     }
 }

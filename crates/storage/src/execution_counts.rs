@@ -1,5 +1,5 @@
 //! Numbers of executions that meet one condition, counted along an index without reading the executions. A list with
-//! several conditions is read along the index of the rarest one.
+//! several conditions is read along the index of the rarest one, and a history with labels too.
 
 use chrono::{DateTime, Utc};
 
@@ -58,6 +58,32 @@ async fn labelled(shard: &View<'_>, tenant: Option<&str>, entries: &[String], li
         entries,
         limit,
         tenant,
+    );
+    shard.run(count.fetch_one(shard.planned_once())).await
+}
+
+/// Counts the starts and the ends of executions of all tenants from a time until before another one, up to `limit`.
+#[tracing::instrument(level = "debug", name = "sql.executions.count_in_time", skip_all, fields(database = %shard.name()))]
+pub(super) async fn in_time(
+    shard: &View<'_>,
+    from: DateTime<Utc>,
+    until: DateTime<Utc>,
+    limit: i64,
+) -> Result<i64, StorageError> {
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               (SELECT 1 FROM noetl.execution
+                WHERE noetl.list_time(start_time) >= $1 AND noetl.list_time(start_time) < $2
+                ORDER BY noetl.list_time(start_time) LIMIT $3)
+               UNION ALL
+               (SELECT 1 FROM noetl.execution
+                WHERE end_time IS NOT NULL AND end_time >= $1 AND end_time < $2
+                ORDER BY end_time LIMIT $3)
+               LIMIT $3
+           ) AS matched"#,
+        from,
+        until,
+        limit,
     );
     shard.run(count.fetch_one(shard.planned_once())).await
 }

@@ -12,6 +12,7 @@ use super::executions::stored_names;
 use super::view::View;
 use noetl_domain::execution::Status;
 use noetl_domain::history::{Interval, Spans};
+use noetl_domain::labels::LabelCondition;
 use noetl_domain::tenant::Scope;
 
 /// Conditions of the history; an execution must meet all that are set.
@@ -25,6 +26,8 @@ pub struct HistoryFilter {
     pub tenant_id: Option<String>,
     /// Organization.
     pub organization_id: Option<String>,
+    /// Conditions on labels, all of which must be met.
+    pub labels: Vec<LabelCondition>,
 }
 
 /// Numbers of a span.
@@ -50,7 +53,8 @@ pub struct SpanCounts {
     pub wait_counts: Vec<i64>,
 }
 
-/// Returns the numbers of the executions in the scope for each of the spans that has any, oldest first.
+/// Returns the numbers of the executions in the scope for each of the spans that has any, oldest first. The filter
+/// must have no labels, which have [a statement of their own](super::execution_history_labels).
 #[tracing::instrument(level = "debug", name = "sql.execution_history.read", skip_all, fields(database = %shard.name()))]
 pub async fn read(
     shard: View<'_>,

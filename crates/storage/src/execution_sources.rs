@@ -342,7 +342,7 @@ fn by_values(filter: &ExecutionFilter, by_tenant: bool) -> Source {
 }
 
 /// Returns the entries of the index of labels that meet a condition: the name, or the name with a value.
-fn entries_of(condition: &LabelCondition) -> Vec<String> {
+pub(super) fn entries_of(condition: &LabelCondition) -> Vec<String> {
     let name = &condition.name;
     match &condition.values {
         None => vec![name.clone()],
@@ -388,6 +388,6 @@ fn between(range: PositionRange, from: Option<DateTime<Utc>>, until: Option<Date
 }
 
 /// Returns whether the indexes on tenants and on organizations have the rows with this name.
-fn is_indexed(name: &str) -> bool {
+pub(super) fn is_indexed(name: &str) -> bool {
     name != DEFAULT
 }

@@ -26,6 +26,7 @@ mod execution_counts;
 mod execution_filter;
 pub mod execution_history;
 pub mod execution_history_close;
+pub mod execution_history_labels;
 mod execution_history_rows;
 pub mod execution_lists;
 mod execution_select;

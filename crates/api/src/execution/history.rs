@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::inputs::check_named;
 use crate::filters::{check_owner, time_bound};
+use crate::labels::LabelFilter;
 use crate::scalars::{Time, to_graphql_int};
 use noetl_domain::history::{Durations, Interval};
 use noetl_domain::shard::ShardIndex;
@@ -35,6 +36,10 @@ pub struct ExecutionHistoryFilter {
     tenant_id: Option<String>,
     /// Only executions of this organization.
     organization_id: Option<String>,
+    /// Only executions whose labels meet all these conditions (1 to 5). Those that the retention of events has deleted
+    /// are not counted. If more than 20000 executions of a shard meet each condition, and more than 20000 starts and ends
+    /// of all its executions are in the time, the request is refused with `LIMIT_EXCEEDED`.
+    labels: Option<Vec<LabelFilter>>,
 }
 
 impl ExecutionHistoryFilter {
@@ -50,13 +55,14 @@ impl ExecutionHistoryFilter {
             execution_pools: check_named("filter.executionPools", self.execution_pools)?,
             tenant_id: check_owner("filter.tenantId", self.tenant_id)?,
             organization_id: check_owner("filter.organizationId", self.organization_id)?,
+            labels: LabelFilter::parse_all("filter.labels", self.labels)?,
         };
         HistoryRequest::new(interval.into(), (time_bound(from), time_bound(to)), filter, now)
     }
 }
 
 /// Numbers of executions over a time, as the list of executions shows them. Executions that the retention of events has
-/// deleted stay counted.
+/// deleted stay counted, unless the filter has labels.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct ExecutionHistory {
     /// Numbers of each interval from the one that contains `from`, oldest first. Intervals without executions are included.
