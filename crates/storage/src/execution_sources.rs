@@ -388,6 +388,6 @@ fn between(range: PositionRange, from: Option<DateTime<Utc>>, until: Option<Date
 }
 
 /// Returns whether the indexes on tenants and on organizations have the rows with this name.
-fn is_indexed(name: &str) -> bool {
+pub(super) fn is_indexed(name: &str) -> bool {
     name != DEFAULT
 }
