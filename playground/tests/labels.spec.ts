@@ -119,10 +119,12 @@ test("the list is filtered by labels, also in bulk and by a saved view, and refu
   await expect(page.getByRole("main").getByRole("alert").first()).toContainText("a label's name has 1 to 63 characters");
 });
 
-test("the command palette finds a dedup key, a value of a label, first digits, a day and a word of a path", async ({ console, page }) => {
+test("the command palette finds a dedup key, a value of a label, first digits, a day, a word of a path and an error", async ({ console, page }) => {
   const [order, key] = [unique(), crypto.randomUUID()];
   const path = await orders(console.url);
   const id = await start(console.url, path, order, { dedup: { key } });
+  const error = `answer from ${order}`;
+  await report(console.url, id, NO_ANSWER.map((event) => ("error" in event ? { ...event, error: `No ${error}` } : event)));
   await console.open("/", "Overview");
   await console.search(key);
   await expect(page.getByRole("button", { name: `Execution ${id}` })).toBeVisible();
@@ -139,18 +141,23 @@ test("the command palette finds a dedup key, a value of a label, first digits, a
     `query ($id: ID!) { execution(id: $id) { startedAt } }`,
     { id },
   );
+  const failed = `{ executions(filter: { errorContains: "${error}" }) { nodes { id } } }`;
+  const listed = () => graphql<{ executions: { nodes: object[] } }>(console.url, failed);
+  await expect.poll(async () => (await listed()).executions.nodes).toEqual([{ id }]);
   const day = `${new Date(execution.startedAt).toISOString().slice(0, 10)} UTC`;
   for (const [text, label, address] of [
     [order, `Executions with label order_id=${order}`, `labels=order_id%3D${order}`],
     [id.slice(0, 9), `Executions whose id begins with ${id.slice(0, 9)}`, `id=${id.slice(0, 9)}`],
     [day, `Executions that started ${day}`, "since="],
     [path.split("/")[1], `Executions of ${path}`, `path=`],
+    [error, `Failed executions whose error contains ${error}`, "error="],
   ] as const) {
     await console.search(text ?? "");
     await page.getByRole("button", { name: label }).click();
     await expect(page).toHaveURL(new RegExp(address));
     await expect(rowOf(page, id)).toBeVisible();
   }
+  await expect(page.getByLabel("Error contains")).toHaveValue(error);
 });
 
 test("the dedup key of an execution with a parent leads to it, and a missing key is explained", async ({ console, page }) => {

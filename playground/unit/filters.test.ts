@@ -18,6 +18,7 @@ test.each([
   [{ pool: "gpu, slow", failedSteps: "1", reruns: "0" }, { executionPools: ["gpu", "slow"], hasFailedSteps: true, isRerun: false }],
   [{ pool: ",", failedSteps: "0", reruns: "1" }, { executionPools: [], hasFailedSteps: false, isRerun: true }],
   [{ failedSteps: "yes", reruns: "2" }, {}],
+  [{ error: "no answer" }, { errorContains: "no answer" }],
   [{ dedup: "key", id: "123", parent: "5" }, { dedupKey: "key", idPrefix: "123", parentExecutionId: "5" }],
   [{ since: "5m", until: "2026-03-02" }, { startedAfter: "2026-03-02T09:25:00.000Z", startedBefore: "2026-03-02T00:00:00.000Z" }],
   [{ endedSince: "1d", endedUntil: "2h" }, { endedAfter: "2026-03-01T09:30:00.000Z", endedBefore: "2026-03-02T07:30:00.000Z" }],

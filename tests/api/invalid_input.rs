@@ -272,6 +272,9 @@ fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
     for text in [nul, "", &"x".repeat(257)] {
         case(format!("catalogEntries(filter: {{text: \"{text}\"}}) {{ nodes {{ id }} }}"), "filter.text");
     }
+    for text in ["xyz\\u0000", "xy", &"x".repeat(201)] {
+        case(format!("executions(filter: {{errorContains: \"{text}\"}}) {{ nodes {{ id }} }}"), "filter.errorContains");
+    }
     let many = vec!["\"x\""; 1001].join(",");
     for field in ["types", "nodeNames", "statuses"] {
         for values in [format!("\"{nul}\""), many.clone()] {
@@ -297,6 +300,7 @@ fn bad_orders_and_statistics() -> Vec<(String, &'static str, String)> {
         "rerunOf: \"1\"",
         "isRerun: true",
         "hasFailedSteps: false",
+        "errorContains: \"abc\"",
         "executionPools: [\"a\"]",
         "labels: [{name: \"a\", exists: true}]",
         "dedupKey: \"a\"",

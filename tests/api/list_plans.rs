@@ -43,7 +43,7 @@ const COUNT: &str = "totalCount(upTo: 100) { value }";
 /// few events, because the events of a parent are read whatever their tenant is.
 const FILL: [&str; 5] = [
     "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, start_time, end_time, path,
-                                  tenant_id, organization_id, execution_pool, rerun_of, failed_steps, labels)
+                                  tenant_id, organization_id, execution_pool, rerun_of, failed_steps, error, labels)
      SELECT 380000000000000000 + n * 1000, n % 40, CASE WHEN n % 3 = 0 THEN 7 WHEN n < 12 THEN 9 WHEN n > 20000 THEN 6 END,
             CASE WHEN n < 12 THEN 'FAILED' WHEN n > 29500 THEN 'RUNNING' ELSE 'COMPLETED' END,
             timestamptz '2026-01-01' + n * interval '2 seconds',
@@ -55,6 +55,7 @@ const FILL: [&str; 5] = [
             CASE WHEN n < 12 THEN 'rare' WHEN n % 2 = 0 THEN 'pool' || n % 20 END,
             CASE WHEN n < 12 THEN 3 WHEN n % 7 = 0 THEN 5 END,
             CASE WHEN n < 12 THEN 2 WHEN n % 49 = 0 THEN 1 WHEN n % 2 = 0 THEN 0 END,
+            CASE WHEN n < 12 THEN 'No connection to host ' || n END,
             CASE WHEN n < 12 THEN jsonb_build_object('team', 'rare', 'order', n::text)
                  WHEN n < 2600 AND n % 4 = 0 THEN jsonb_build_object('team', 'team' || n % 20, 'order', n::text, 'old', 'x')
                  WHEN n % 4 = 0 THEN jsonb_build_object('team', 'team' || n % 20, 'order', n::text) END
@@ -156,6 +157,11 @@ fn lists_but_oldest() -> Vec<List> {
                 json!({ "hasFailedSteps": true, "statuses": ["FAILED"] }),
                 json!({ "hasFailedSteps": true, "statuses": ["CANCELLED"] }),
                 json!({ "hasFailedSteps": false }),
+                json!({ "errorContains": "CONNECTION" }),
+                json!({ "errorContains": "host 7" }),
+                json!({ "errorContains": "none" }),
+                json!({ "errorContains": "connection", "path": "rare/old" }),
+                json!({ "errorContains": "connection", "statuses": ["COMPLETED"] }),
                 json!({ "executionPools": ["rare"] }),
                 json!({ "executionPools": ["pool2", "none", "pool4"] }),
                 json!({ "executionPools": ["pool2", "rare"], "statuses": ["FAILED"] }),
@@ -203,6 +209,8 @@ fn lists_but_oldest() -> Vec<List> {
                 json!({ "tenantId": "acme", "isRerun": true }),
                 json!({ "tenantId": "acme", "hasFailedSteps": true }),
                 json!({ "tenantId": "acme", "hasFailedSteps": false }),
+                json!({ "tenantId": "acme", "errorContains": "connection" }),
+                json!({ "tenantId": "tiny", "errorContains": "connection" }),
                 json!({ "tenantId": "acme", "endedAfter": "2026-01-01T16:29:00Z" }),
                 json!({ "organizationId": "lab" }),
                 json!({ "organizationId": "none" }),

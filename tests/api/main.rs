@@ -4,6 +4,7 @@ mod cancellations;
 mod catalog;
 mod catalog_documents;
 mod empty_selections;
+mod error_filter;
 mod event_lists;
 mod exact_reads;
 mod execution_history;

@@ -90,6 +90,15 @@ async fn a_list_of_executions_says_which_ones_begin_and_stop_to_match_its_filter
     assert_eq!(next_after(&mut pending, three, ("", "")).await, item("CHANGED", "PENDING"));
     insert_step_event(&mut shard, three, 10, "command.claimed", "{}", "{}").await;
     assert_eq!(next_after(&mut pending, three, ("CHANGED", "PENDING")).await, item("LEFT_FILTER", "RUNNING"));
+
+    let mut broken = list(&server, json!({ "errorContains": "BROKEN" })).await;
+    assert!(until_caught_up(&mut broken).await.is_empty());
+    for (id, error) in [(two, "no answer"), (three, "it is broken")] {
+        let error = json!({ "error": error }).to_string();
+        insert_step_event(&mut shard, id, 20, "playbook.failed", "{}", &error).await;
+    }
+    let failed = next(&mut broken).await;
+    assert_eq!((&failed["kind"], &failed["executionId"]), (&json!("ENDED"), &json!(three.to_string())), "{failed}");
 }
 
 #[tokio::test]

@@ -33,16 +33,19 @@ const WRITE: &str = "
     FROM generate_series($2::bigint, $3::bigint) AS n";
 
 /// Adds executions, the newest last, 100,000 for each day. `$1` is the first id, `$2` and `$3` the range of numbers, and
-/// `$4` the time of number 0. One in a thousand failed, with a failed step, and as many are reruns of the first one. Each of
-/// the 1,000 paths has as many. One in ten has labels, and as many have no parent. Nine in ten name one of 90 pools.
+/// `$4` the time of number 0. One in a thousand failed, with a failed step and an error with one of 100 hosts, and as many
+/// are reruns of the first one. Each of the 1,000 paths has as many. One in ten has labels, and as many have no parent. Nine
+/// in ten name one of 90 pools.
 const EXECUTIONS: &str = "
     INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, path, execution_pool, rerun_of,
-                                 failed_steps, status, last_event_type, last_event_id, start_time, end_time, labels)
+                                 failed_steps, status, last_event_type, last_event_id, start_time, end_time, error,
+                                 labels)
     SELECT $1 + n, 1, CASE WHEN n % 10 <> 1 THEN 1000 + n % 1000 END, 'area' || n % 10 || '/path' || n % 1000,
            CASE WHEN n % 100 < 90 THEN 'pool' || n % 100 END, CASE WHEN n % 1000 = 9 THEN $1 END, (n % 1000 = 7)::integer,
            CASE WHEN n % 1000 = 7 THEN 'FAILED' WHEN n % 100 = 3 THEN 'RUNNING' ELSE 'COMPLETED' END,
            'playbook.completed', $1 + n, $4 + n * interval '864 ms',
            CASE WHEN n % 100 <> 3 THEN $4 + n * interval '864 ms' + interval '5 s' END,
+           CASE WHEN n % 1000 = 7 THEN 'no connection to host ' || n % 100000 END,
            CASE WHEN n % 10 = 0 THEN jsonb_build_object('order_id', n::text, 'team', 't' || n / 10 % 100) END
     FROM generate_series($2::bigint, $3::bigint) AS n";
 
@@ -54,7 +57,7 @@ const CLAIMS: &str = "
     FROM generate_series($2::bigint, $3::bigint) AS n";
 
 /// Lists whose pages are measured: name, order, and filter.
-fn lists(begin: DateTime<Utc>) -> [(&'static str, &'static str, Value); 24] {
+fn lists(begin: DateTime<Utc>) -> [(&'static str, &'static str, Value); 26] {
     let oldest = (begin + AGE / 10_000_000 * 5_000).to_rfc3339();
     let rare = json!({ "name": "team", "equals": "t7" });
     let completed = json!({ "labels": [{ "name": "team", "exists": true }], "statuses": ["COMPLETED"] });
@@ -74,6 +77,8 @@ fn lists(begin: DateTime<Utc>) -> [(&'static str, &'static str, Value); 24] {
         ("labels: one execution", "NEWEST", json!({ "labels": [{ "name": "order_id", "equals": "5000" }] })),
         ("executionPools, 1 in 100", "NEWEST", json!({ "executionPools": ["pool7"] })),
         ("hasFailedSteps, 1 in 1,000", "NEWEST", json!({ "hasFailedSteps": true })),
+        ("errorContains, all failed executions", "NEWEST", json!({ "errorContains": "no connection" })),
+        ("errorContains, 1 in 100 failed executions", "NEWEST", json!({ "errorContains": "host 5007" })),
         ("isRerun, 1 in 1,000", "NEWEST", json!({ "isRerun": true })),
         ("rerunOf, 1 in 1,000", "NEWEST", json!({ "rerunOf": "1000000" })),
         ("idPrefix, at most 1,100", "NEWEST", json!({ "idPrefix": "10050" })),

@@ -8,6 +8,9 @@ use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::ids::Id;
 use noetl_domain::labels::LabelCondition;
 
+/// Number of the first characters of an error in which a text is searched for.
+pub(super) const SEARCHED_CHARS: u16 = 10_000;
+
 /// Conditions of a list; an execution must meet all that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ExecutionFilter {
@@ -29,6 +32,8 @@ pub struct ExecutionFilter {
     pub is_rerun: Option<bool>,
     /// Whether a step must be failed, or none; default: both are included.
     pub has_failed_steps: Option<bool>,
+    /// Text that the error of a failed execution must contain; default: all are included.
+    pub error_contains: Option<String>,
     /// Pools to include; default: all, and executions that name none.
     pub execution_pools: Option<Vec<String>>,
     /// Conditions on labels, all of which must be met.
@@ -52,7 +57,8 @@ pub struct ExecutionFilter {
 }
 
 impl ExecutionFilter {
-    /// Returns whether the execution meets all conditions.
+    /// Returns whether the execution meets all conditions. Rows have no errors, so of the condition on the error only the
+    /// status is compared; [`Self::matches_error`] compares the rest.
     #[must_use]
     pub fn matches(&self, row: &ExecutionRow) -> bool {
         let status = row.status.to_uppercase();
@@ -72,6 +78,7 @@ impl ExecutionFilter {
             && self.rerun_of.is_none_or(|origin| row.rerun_of == Some(origin.get()))
             && self.is_rerun.is_none_or(|wanted| row.rerun_of.is_some() == wanted)
             && self.has_failed_steps.is_none_or(|wanted| (row.failed_steps.unwrap_or_default() > 0) == wanted)
+            && (self.error_contains.is_none() || Status::from_stored(&row.status) == Status::Failed)
             && is_one_of(self.execution_pools.as_ref(), row.execution_pool.as_deref())
             && self.matches_labels(row)
             && self.ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(row.execution_id)))
@@ -82,6 +89,12 @@ impl ExecutionFilter {
             && is_before(row.end_time, self.ended_before)
             && self.tenant_id.as_ref().is_none_or(|tenant| *tenant == row.tenant_id)
             && self.organization_id.as_ref().is_none_or(|organization| *organization == row.organization_id)
+    }
+
+    /// Returns whether an error meets the condition on it. The error is read only if there is the condition.
+    #[must_use]
+    pub fn matches_error(&self, error: impl FnOnce() -> Option<String>) -> bool {
+        self.error_contains.as_deref().is_none_or(|text| error().is_some_and(|error| contains(&error, text)))
     }
 
     fn matches_labels(&self, row: &ExecutionRow) -> bool {
@@ -105,6 +118,7 @@ impl ExecutionFilter {
             rerun_of,
             is_rerun,
             has_failed_steps,
+            error_contains,
             execution_pools,
             labels,
             ids,
@@ -130,6 +144,7 @@ impl ExecutionFilter {
             ("rerunOf", rerun_of.is_some()),
             ("isRerun", is_rerun.is_some()),
             ("hasFailedSteps", has_failed_steps.is_some()),
+            ("errorContains", error_contains.is_some()),
             ("executionPools", execution_pools.is_some()),
             ("labels", !labels.is_empty()),
             ("dedupKey", ids.is_some()),
@@ -160,7 +175,17 @@ impl ExecutionFilter {
             || self.ended_after.is_some()
             || self.ended_before.is_some()
             || self.has_failed_steps.is_some()
+            || self.error_contains.is_some()
     }
+}
+
+/// Returns whether an error contains a text, in any case of letters.
+fn contains(error: &str, text: &str) -> bool {
+    lower(error.chars().take(SEARCHED_CHARS.into())).contains(&lower(text.chars()))
+}
+
+fn lower(chars: impl Iterator<Item = char>) -> String {
+    chars.flat_map(char::to_lowercase).collect()
 }
 
 /// Returns whether a value is one of the wanted ones.

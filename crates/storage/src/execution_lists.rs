@@ -3,6 +3,7 @@
 use super::error::StorageError;
 use super::execution_along::{along, along_order, along_window};
 use super::execution_counts::rarest;
+use super::execution_errors::with_ids_of_error;
 use super::execution_select::select;
 use super::execution_sources::{EndedSource, Owners, Parameters, Source, Window, id_ranges};
 use super::executions::{ExecutionRow, stored_names};
@@ -33,7 +34,8 @@ pub async fn list(
     order: ExecutionOrder,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let Some(parameters) = Parameters::of(&shard, scope, filter, Owners::None, range) else { return Ok(Vec::new()) };
+    let filter = with_ids_of_error(&shard, scope, filter).await?;
+    let Some(parameters) = Parameters::of(&shard, scope, &filter, Owners::None, range) else { return Ok(Vec::new()) };
     let parameters = along_rarest(&shard, scope, parameters.in_order(order)).await?;
     pages(&shard, Some(parameters)).await
 }
@@ -83,9 +85,10 @@ pub async fn children(
     filter: &ExecutionFilter,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let parents = wanted_parents(parents, filter);
+    let filter = with_ids_of_error(&shard, scope, filter).await?;
+    let parents = wanted_parents(parents, &filter);
     if !filter.names_ids() {
-        return pages(&shard, Parameters::of(&shard, scope, filter, Owners::Parents(&parents), range)).await;
+        return pages(&shard, Parameters::of(&shard, scope, &filter, Owners::Parents(&parents), range)).await;
     }
     let mut rows = Vec::new();
     for parent in parents {
@@ -205,7 +208,8 @@ pub struct OwnerCount {
 /// Counts executions in the scope, up to `limit`.
 #[tracing::instrument(level = "debug", name = "sql.executions.count", skip_all, fields(database = %shard.name()))]
 pub async fn count(shard: View<'_>, scope: &Scope, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
-    let parameters = Parameters::of(&shard, scope, filter, Owners::None, PositionRange::newest(limit));
+    let filter = with_ids_of_error(&shard, scope, filter).await?;
+    let parameters = Parameters::of(&shard, scope, &filter, Owners::None, PositionRange::newest(limit));
     let Some(parameters) = parameters else { return Ok(0) };
     let parameters = along_rarest(&shard, scope, parameters).await?;
     let counts = counts(&shard, Some(parameters)).await?;
@@ -225,10 +229,11 @@ pub async fn count_children(
     filter: &ExecutionFilter,
     limit: i64,
 ) -> Result<Vec<OwnerCount>, StorageError> {
-    let parents = wanted_parents(parents, filter);
+    let filter = with_ids_of_error(&shard, scope, filter).await?;
+    let parents = wanted_parents(parents, &filter);
     if !filter.names_ids() {
         let range = PositionRange::newest(limit);
-        return counts(&shard, Parameters::of(&shard, scope, filter, Owners::Parents(&parents), range)).await;
+        return counts(&shard, Parameters::of(&shard, scope, &filter, Owners::Parents(&parents), range)).await;
     }
     let mut found = Vec::new();
     for owner in parents {
@@ -302,7 +307,8 @@ pub async fn stats(
     limit: i64,
     paths: i64,
 ) -> Result<Vec<GroupCount>, StorageError> {
-    let parameters = Parameters::of(&shard, scope, filter, Owners::None, PositionRange::newest(limit));
+    let filter = with_ids_of_error(&shard, scope, filter).await?;
+    let parameters = Parameters::of(&shard, scope, &filter, Owners::None, PositionRange::newest(limit));
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
     let parameters = along_rarest(&shard, scope, parameters).await?;
     macro_rules! counted {

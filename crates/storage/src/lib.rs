@@ -23,6 +23,7 @@ pub mod event_lists;
 pub mod events;
 mod execution_along;
 mod execution_counts;
+mod execution_errors;
 mod execution_filter;
 pub mod execution_history;
 pub mod execution_history_close;

@@ -58,7 +58,8 @@ export default function CommandPalette({ requests }: { requests: number }) {
             expire. A text of 4 or more characters with a digit and without spaces was also tried as a key of the newest 20
             source subscriptions that are not deactivated. A message's key without a digit is found only in the field Dedup
             key: of its subscription, or of the list of executions, with the field Parent. The list finds keys of other
-            parents too.
+            parents too. A text of 3 to 200 bytes was also searched for in the errors of the newest 5,000 failed executions
+            of each shard.
           </Spotlight.Empty>
         )}
       </Spotlight.ActionsList>

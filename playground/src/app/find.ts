@@ -1,6 +1,7 @@
 /**
  * What the command palette finds for a text: views, the object of an id, the executions of a dedup key, catalog entries, what
- * belongs to a path, and lists of executions with a label, of a version, of a time, or with the first digits of an id.
+ * belongs to a path, and lists of executions with a label, of a version, of a time, with the first digits of an id, or with a
+ * part of an error.
  */
 
 import { useDebouncedValue } from "@mantine/hooks";
@@ -21,6 +22,7 @@ import {
   type FindPathQuery,
   type FindTextQuery,
 } from "./command_palette.generated";
+import { useErrors } from "./find_errors";
 import { useMessages } from "./find_messages";
 import { executionTarget, NOTHING, type Found } from "./found";
 import type { WrittenLabel } from "./labels";
@@ -54,7 +56,7 @@ export function useFound(query: string): Found {
   const { absent, ...object } = useObject(settled);
   // A text that is the id of an object means that object, so nothing else is searched then.
   const text = absent ? settled : "";
-  const searches = [useText(text), useObjectsOfPath(text), useLabelsWithValue(text)];
+  const searches = [useText(text), useObjectsOfPath(text), useLabelsWithValue(text), useErrors(text)];
   const found = [
     ...writtenLabelTargets(query),
     ...versionTargets(query),

@@ -10,6 +10,7 @@ import { send, type Reply } from "../api/client";
 import type { ApiError } from "../api/errors";
 import { useApiQuery } from "../api/hooks";
 import { FindMessageDocument, LiveSubscriptionsDocument, type FindMessageQuery } from "./command_palette.generated";
+import { REST_MS } from "./find_errors";
 import { executionTarget, NOTHING, type Found } from "./found";
 
 /**
@@ -17,8 +18,6 @@ import { executionTarget, NOTHING, type Found } from "./found";
  * messages have and most words have not.
  */
 const KEY = /^(?=.*\d)\S{4,256}$/;
-/** Time in milliseconds for which a text has not changed. It is longer than the pause of a slow typist between two keys. */
-const REST_MS = 500;
 
 /**
  * Returns the executions whose dedup key is the text, if they are wanted. The errors of one subscription do not hide what the

@@ -60,6 +60,11 @@ pub struct ExecutionFilter {
     /// Whether only executions with failed steps match (true), or only those without (false). Rows of other programs have
     /// none until the projector reads their logs.
     has_failed_steps: Option<bool>,
+    /// Only FAILED executions whose error contains this text (3 to 200 bytes, in any case of letters) in its first 10000
+    /// characters. Of each shard, the newest 5000 failed executions that the caller may read, or those of `tenantId`, are
+    /// searched before the other conditions are compared. Older ones are not found. A live list begins with these
+    /// executions, and then compares each one that changes.
+    error_contains: Option<String>,
     /// Only executions that name one of these pools (at most 100). Executions of the default pool name none.
     execution_pools: Option<Vec<String>>,
     /// Only executions whose labels meet all these conditions (1 to 5). A page is read along the labels of the condition
@@ -127,6 +132,10 @@ impl ExecutionFilter {
             rerun_of,
             is_rerun: self.is_rerun,
             has_failed_steps: self.has_failed_steps,
+            error_contains: self
+                .error_contains
+                .map(|text| check_error_text(&field("errorContains"), text))
+                .transpose()?,
             execution_pools: texts("executionPools", self.execution_pools)?,
             labels: LabelFilter::parse_all(&field("labels"), self.labels)?,
             ids: None,
@@ -165,6 +174,15 @@ fn check_id_prefix(field: &str, prefix: String) -> Result<String, Rejection> {
         return Ok(prefix);
     }
     Err(Rejection::invalid(field, "idPrefix must have 1 to 19 digits"))
+}
+
+/// Refuses a malformed text, and one that is too short or too long to be searched for in errors.
+fn check_error_text(field: &str, text: String) -> Result<String, Rejection> {
+    check_text(field, &text)?;
+    if (3..=200).contains(&text.len()) {
+        return Ok(text);
+    }
+    Err(Rejection::invalid(field, format!("errorContains must have 3 to 200 bytes, not {}", text.len())))
 }
 
 selector! {

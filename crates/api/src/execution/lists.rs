@@ -105,7 +105,7 @@ pub async fn executions(
     let bounds = bounds.map(|(first, last)| (cursor(first.position_in(order)), cursor(last.position_in(order))));
     let items = in_their_moments(ctx, page.items, list.filter.has_failed_steps.is_some()).await;
     let may_have_left = list.filter.can_stop_matching();
-    let items = items.into_iter().filter(|one| !may_have_left || list.filter.matches(one.row())).collect();
+    let items = items.into_iter().filter(|one| !may_have_left || one.matches(&list.filter)).collect();
     let page = Page { items, has_next: page.has_next, has_previous: page.has_previous };
     let item_cursor = move |execution: &Execution| {
         let row = execution.row();

@@ -54,8 +54,9 @@ impl ExecutionSubscription {
     ///
     /// One live subscription follows at most 10,000 executions. If more match at its start, or if it would have to
     /// remember more of them for `LEFT_FILTER`, it ends with `LIMIT_EXCEEDED`; use a narrower filter, such as
-    /// `startedAfter`. Only if the filter has statuses or end times must it remember executions. If a shard can't be
-    /// reached, an item with the kind `GAP` says so, and the executions of the other shards are still followed.
+    /// `startedAfter`. Only if the filter has statuses, end times, `hasFailedSteps` or `errorContains` must it remember
+    /// executions. If a shard can't be reached, an item with the kind `GAP` says so, and the executions of the other shards
+    /// are still followed.
     #[graphql(guard = "LIVE")]
     async fn execution_list_updates(
         &self,

@@ -33,6 +33,7 @@ use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::trace_context as domain;
 use noetl_domain::workflow::End;
 use noetl_storage::events::{FirstEvent, LargeColumns};
+use noetl_storage::execution_lists::ExecutionFilter;
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::snapshots::Projected;
 use noetl_use_cases::error::ServiceError;
@@ -176,6 +177,16 @@ impl Execution {
 
     pub(super) const fn key(&self) -> Id {
         self.own.key()
+    }
+
+    /// Returns whether its moment matches a filter. An error that was not read is the one that the list has compared.
+    pub(super) fn matches(&self, filter: &ExecutionFilter) -> bool {
+        let has_error = match &self.own.moment {
+            Moment::WithReason(reason) => filter.matches_error(|| reason.clone()),
+            Moment::Of(projected) => filter.matches_error(|| projected.projection.state.end()?.error),
+            Moment::Any | Moment::OfRow | Moment::Unreadable(_) => true,
+        };
+        has_error && filter.matches(self.row())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Updates of one execution, and of a list of executions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_graphql::Result;
@@ -27,6 +28,7 @@ use noetl_feed::read::reader::{self, Interest, Item, ReadError, Shards, Since, S
 use noetl_feed::wire::cursor::Position;
 use noetl_runtime::clock;
 use noetl_storage::execution_lists::ExecutionFilter;
+use noetl_storage::snapshots::Projected;
 use noetl_use_cases::error::{Rejection, ServiceError};
 use noetl_use_cases::listing::Listing;
 
@@ -187,7 +189,9 @@ impl Followed for FollowedExecutions {
     }
 
     fn matches(filter: &ExecutionFilter, row: &CurrentExecution) -> bool {
-        filter.matches(&row.row)
+        // An execution without its state is shown as the list has it, which has compared the error.
+        let has_error = |state: &Arc<Projected>| filter.matches_error(|| state.projection.state.end()?.error);
+        filter.matches(&row.row) && row.state.as_ref().is_none_or(has_error)
     }
 
     async fn page(

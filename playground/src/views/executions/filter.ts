@@ -16,6 +16,9 @@ export const VERSION_HINT = "A version of the path that the field Path names in 
 /** Reasons a dedup key is not found. */
 export const DEDUP_HINT = "The key of an execution that has a parent is found only with this parent. Keys expire.";
 
+/** Bound of the search for a text in errors. */
+export const ERROR_HINT = "Of each shard, the newest 5,000 failed executions are searched. Older ones are not found.";
+
 const VERSION = /^\d{1,5}$/;
 const DURATION = /^(\d+)([mhd])$/;
 const UNIT_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -35,6 +38,7 @@ export function filterOf(search: ExecutionsSearch, now: number): ExecutionFilter
   return {
     ...(statuses.length > 0 && { statuses }),
     ...(hasFailedSteps !== undefined && { hasFailedSteps }),
+    ...(search.error !== undefined && { errorContains: search.error }),
     ...pathCondition(search.path),
     ...(search.version !== undefined && { version: versionOf(search.version) }),
     ...(search.pool !== undefined && { executionPools: listOf(search.pool) }),

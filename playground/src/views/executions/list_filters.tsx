@@ -8,7 +8,7 @@ import { useApiQuery } from "../../api/hooks";
 import { FilterBar, FilterText } from "../../ui/filter_bar";
 import filterClasses from "../../ui/filter_bar.module.css";
 import { FilterFlag } from "../../ui/filter_choices";
-import { DEDUP_HINT, STATUSES, statusesOf, VERSION_HINT } from "./filter";
+import { DEDUP_HINT, ERROR_HINT, STATUSES, statusesOf, VERSION_HINT } from "./filter";
 import { ExecutedPathsDocument } from "./operations.generated";
 import { NEWEST, ORDERS, orderOf } from "./order";
 import type { ExecutionsSearch } from "./search";
@@ -42,6 +42,7 @@ export function ListFilters() {
         no="Without failed steps"
         onApply={(failedSteps) => apply({ failedSteps })}
       />
+      <FilterText label="Error contains" hint={ERROR_HINT} value={search.error} onApply={(error) => apply({ error })} />
       <PathFilter value={search.path} onApply={(path) => apply({ path })} />
       <FilterText label="Version" hint={VERSION_HINT} value={search.version} onApply={(version) => apply({ version })} />
       <FilterText label="Pool" placeholder="Names of pools" value={search.pool} onApply={(pool) => apply({ pool })} />

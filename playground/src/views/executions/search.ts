@@ -5,6 +5,7 @@ import { searchOf } from "../../app/search";
 export const executionsSearch = searchOf(
   "statuses",
   "failedSteps",
+  "error",
   "path",
   "version",
   "pool",

@@ -15,7 +15,7 @@ import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { ViewPage } from "../../ui/view_page";
 import { CancelMany } from "./cancel_many";
 import { columnsOf, EXPORTED } from "./columns";
-import { DEDUP_HINT, filterOf, statusesOf } from "./filter";
+import { DEDUP_HINT, ERROR_HINT, filterOf, statusesOf } from "./filter";
 import { ListFilters } from "./list_filters";
 import { useExecutionList, type ExecutionList } from "./live_list";
 import { ExecutionListDocument } from "./operations.generated";
@@ -143,6 +143,7 @@ function NoExecutions({ order, filter }: Pick<ContentProps, "order" | "filter">)
   return Object.keys(filter).length > 0 ? (
     <Empty title="No execution matches the filter">
       {filter.dedupKey !== undefined && <p>{DEDUP_HINT}</p>}
+      {filter.errorContains !== undefined && <p>{ERROR_HINT}</p>}
       Change or clear the filter. New executions appear here as they start.
     </Empty>
   ) : (
