@@ -20,7 +20,7 @@ INSERT INTO noetl.resource (name, meta) VALUES
     ('memory', '{"executable": false}')
 ON CONFLICT (name) DO NOTHING;
 
--- Versions of documents. Rows never change, except for the columns `name` and `archived_at`.
+-- Versions of documents. Rows never change, except for the column `name` and those of the retirement.
 CREATE TABLE IF NOT EXISTS noetl.catalog (
     catalog_id BIGINT PRIMARY KEY,
     path       TEXT NOT NULL,
@@ -41,4 +41,9 @@ ALTER TABLE noetl.catalog
     ADD COLUMN IF NOT EXISTS name TEXT,
     -- Time at which the entry was retired; null: it is not retired. A retired entry is not the newest of its path. NoETL's
     -- server has the column from 3.79 on, and sets and clears it in the table.
-    ADD COLUMN IF NOT EXISTS archived_at TIMESTAMPTZ;
+    ADD COLUMN IF NOT EXISTS archived_at TIMESTAMPTZ,
+    -- Callers that registered and retired the entry. Null: they were not identified, or NoETL's server did it. NoETL's server
+    -- leaves `archived_by` as it is, so it counts only for a retirement at `archived_by_at`.
+    ADD COLUMN IF NOT EXISTS registered_by TEXT,
+    ADD COLUMN IF NOT EXISTS archived_by TEXT,
+    ADD COLUMN IF NOT EXISTS archived_by_at TIMESTAMPTZ;

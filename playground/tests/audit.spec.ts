@@ -7,6 +7,7 @@ import { expect, test, type Page } from "@playwright/test";
 import { graphql, INBOX } from "./api";
 import { Console } from "./console";
 import { BINARY, startControlPlane, type ControlPlane } from "./control_plane";
+import { deadLetters } from "./dead_letters";
 import { activeInbox } from "./inbox";
 import { Task } from "./task";
 
@@ -54,7 +55,7 @@ test("who deactivated a subscription and why is one click from the overview, and
   expect(task.count).toBe(2);
 });
 
-test("a cancellation is listed with its caller and its reason, and the execution shows both, and who ran it again", async ({ page }) => {
+test("cancellations and retried deliveries are listed with caller and reason, and the execution shows both, and who ran it again", async ({ page }) => {
   const cancelled = await idle();
   const other = await idle();
   const cancel = `mutation ($id: ID!, $reason: String!) { cancelExecution(input: { executionId: $id, reason: $reason }) { cancelled } }`;
@@ -66,8 +67,15 @@ test("a cancellation is listed with its caller and its reason, and the execution
     { id: cancelled },
     worker,
   );
+  const [letter] = await deadLetters(controlPlane.url, 1, "The broker refused the message", worker);
+  const retry = `mutation ($id: ID!) { retryOutbox(input: { select: { ids: [$id] }, reason: "The broker is back" }) { retried } }`;
+  await graphql(controlPlane.url, retry, { id: letter!.id }, ann);
   const title = await openOverview(page);
   await openAudit(page);
+  const retried = rowOf(page, letter!.executionId);
+  for (const text of ["ann", "Retried delivery", PATH, "The broker is back"]) {
+    await expect(retried).toContainText(text);
+  }
   const row = rowOf(page, cancelled).filter({ hasText: "Cancelled" });
   await expect(row).toHaveCount(1);
   const rerun = rowOf(page, rerunExecution.executionId);
@@ -87,6 +95,22 @@ test("a cancellation is listed with its caller and its reason, and the execution
   await expect(report).toContainText("Wrong price");
   await expect(page.getByRole("main").getByText("runtime", { exact: true })).toBeVisible();
   await expect(page.getByRole("definition").filter({ hasText: rerunExecution.executionId })).toContainText("by runtime");
+});
+
+test("the page of a catalog entry names who registered and who retired it", async ({ page }) => {
+  const register = `mutation { registerCatalogEntry(input: { path: "audit/entry", content: "kind: playbook" }) { catalogEntry { catalogId } } }`;
+  const { registerCatalogEntry } = await graphql<{ registerCatalogEntry: { catalogEntry: { catalogId: string } } }>(
+    controlPlane.url,
+    register,
+    {},
+    ann,
+  );
+  const archive = `mutation ($id: ID!) { archiveCatalogEntry(input: { catalogId: $id }) { userErrors { code } } }`;
+  await graphql(controlPlane.url, archive, { id: registerCatalogEntry.catalogEntry.catalogId }, ann);
+  await openOverview(page);
+  await page.goto(`${controlPlane.url}/catalog/audit/entry?version=1`);
+  await expect(page.getByRole("region", { name: "Entry", exact: true })).toContainText(/Registered.* by ann.*Retired.* by ann/);
+  await expect(page.getByRole("region", { name: "Versions" }).getByRole("listitem")).toContainText("by ann");
 });
 
 test("the server filters the actions, and starts that are no reruns are listed only if they are chosen", async ({ page }) => {

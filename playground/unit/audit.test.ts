@@ -39,6 +39,8 @@ test("an action is found by its caller, its reason, its path, its id and the exe
   const event = { id: "1", executionId: "2", type: "playbook.cancelled", nodeName: "a/b", createdAt: "2026-03-02T09:00:00Z" };
   const cancelled = entryOf({ ...event, meta: { actor: "ann" }, context: { reason: "Wrong price" } });
   expect(cancelled).toMatchObject({ action: "Cancelled", kind: "execution", actor: "ann", reason: "Wrong price", origin: null });
+  const retried = entryOf({ ...event, type: "outbox.retried", meta: { actor: "ann" }, context: { outbox_id: "0-1" } });
+  expect(retried).toMatchObject({ action: "Retried delivery", kind: "execution", objectId: "2", actor: "ann", reason: null });
   const [rerun] = entries(30);
   expect(rerun).toMatchObject({ action: "Rerun", actor: "ann", origin: "7" });
   expect(["ANN", "wrong", "a/b", "2", "7", ""].map((text) => contains(cancelled, text))).toEqual([true, true, true, true, false, true]);

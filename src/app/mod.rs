@@ -102,7 +102,7 @@ fn housekeeping(
         catalog: catalog.clone(),
         executions: Executions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
-        outbox: Outbox::new(databases.clone(), wake_ups.clone(), config.outbox),
+        outbox: Outbox::new(databases.clone(), Arc::<Ids>::clone(ids), wake_ups.clone(), config.outbox),
         retention: Retention {
             days: config.housekeeping.event_retention_days,
             publishes: config.event_stream.is_some(),

@@ -10,7 +10,7 @@ use super::Failure;
 use crate::app::{self, App};
 use crate::config::{Config, RequiredSettings, Sources};
 use crate::telemetry;
-use noetl_domain::tenant::Scope;
+use noetl_domain::tenant::{Caller, Scope};
 use noetl_local::{LocalOptions, LocalServers};
 use noetl_runtime::supervisor::{EndedEarly, Interrupted, Signals};
 use noetl_use_cases::catalog::Registration;
@@ -109,7 +109,8 @@ async fn register_samples(app: &App) -> Result<(), ServiceError> {
     for (path, content) in SAMPLES {
         if app.services.catalog.find(path, Some(1)).await?.is_none() {
             let registration = Registration { path: Some(path.to_owned()), kind: None, content: content.to_owned() };
-            app.services.catalog.register(registration, false, &Scope::Unrestricted).await?;
+            let caller = Caller { actor: None, scope: Scope::Unrestricted, imports: false };
+            app.services.catalog.register(registration, false, &caller).await?;
         }
     }
     Ok(())

@@ -1,7 +1,8 @@
-//! Events and executions name the callers that caused them, a worker can only change the subscriptions that it registered,
-//! and each mutation writes a line to the audit log.
+//! Events, executions and catalog entries name the callers that caused them, a worker can only change the subscriptions that
+//! it registered, and each mutation writes a line to the audit log.
 
-use noetl_testkit::{Deployment, Server, TokenFile, eventually};
+use noetl_testkit::feed::run;
+use noetl_testkit::{Deployment, QUIET, Server, TokenFile, eventually};
 use serde_json::{Value, json};
 
 /// Tokens by subject.
@@ -198,6 +199,150 @@ async fn executions_name_who_started_and_cancelled_them_and_one_list_of_events_n
         [json!([unnamed, null, "wrong price"]), deactivation.clone(), json!([cancelled, "root", "wrong price"])];
     assert_eq!(actions(Value::Null).await, newest_first);
     assert_eq!(actions(json!(["inbox"])).await, [deactivation]);
+}
+
+/// Sends a mutation as a caller, or without one, and returns its payload, which is named `it`.
+async fn changed(server: &Server, token: Option<&str>, mutation: &str) -> Value {
+    let query = format!("mutation {{ it: {mutation} }}");
+    let mut answer = match token {
+        Some(token) => server.send_as(token, &query, Value::Null).await,
+        None => server.send(&query, Value::Null).await.unwrap(),
+    };
+    assert_eq!(answer.get("errors"), None, "{answer}");
+    answer["data"]["it"].take()
+}
+
+#[tokio::test]
+async fn catalog_entries_name_who_registered_and_retired_them() {
+    let (deployment, callers) = (Deployment::start(1).await, Callers::new());
+    let olga = callers.file.add(&["--role", "operator", "--subject", "olga"]);
+    let (server, open) = tokio::join!(callers.replica(&deployment, &[]), deployment.replica());
+    callers.register_entries(&server).await;
+    let register = "registerCatalogEntry(input: { path: \"open\", content: \"kind: playbook\" }) { outcome }";
+    changed(&open, None, register).await;
+    let read = async |path: &str| {
+        let query = "query($path: String!) { catalogEntry(by: { pathVersion: { path: $path, version: 1 } }) {
+            catalogId registeredBy archivedBy
+            versions(includeArchived: true) { nodes { registeredBy archivedBy } } } }";
+        let entry = open.data(query, json!({ "path": path })).await["catalogEntry"].take();
+        let callers = json!({ "registeredBy": entry["registeredBy"], "archivedBy": entry["archivedBy"] });
+        assert_eq!(entry["versions"]["nodes"], json!([callers]), "{entry}");
+        (entry["catalogId"].as_str().unwrap().to_owned(), callers)
+    };
+    let (flow, first) = read("flow").await;
+    assert_eq!(first, json!({ "registeredBy": "root", "archivedBy": null }));
+    let (of_none, unnamed) = read("open").await;
+    assert_eq!(unnamed, json!({ "registeredBy": null, "archivedBy": null }));
+
+    let (root, olga) = (Some(callers.admin.as_str()), Some(olga.as_str()));
+    for (path, token, mutation, archived_by) in [
+        ("flow", root, "archive", json!("root")),
+        // It is retired, so nothing changes.
+        ("flow", olga, "archive", json!("root")),
+        ("flow", olga, "restore", Value::Null),
+        ("flow", None, "archive", Value::Null),
+        ("flow", root, "restore", Value::Null),
+        ("flow", olga, "archive", json!("olga")),
+        ("open", olga, "archive", json!("olga")),
+    ] {
+        let (id, on) = (if path == "flow" { &flow } else { &of_none }, if token.is_some() { &server } else { &open });
+        changed(
+            on,
+            token,
+            &format!("{mutation}CatalogEntry(input: {{ catalogId: \"{id}\" }}) {{ userErrors {{ code }} }}"),
+        )
+        .await;
+        assert_eq!(read(path).await.1["archivedBy"], archived_by, "{mutation} {path}");
+    }
+    // NoETL's server restores the entries and retires them again.
+    for archived_at in ["NULL", "now()"] {
+        let update = format!("UPDATE noetl.catalog SET archived_at = {archived_at}");
+        run(&mut deployment.cluster().await, &update).await;
+        assert_eq!(read("flow").await.1, first, "{archived_at}");
+    }
+}
+
+#[tokio::test]
+async fn retries_and_discards_of_outbox_entries_are_in_the_logs_of_their_executions_and_change_no_state() {
+    let (deployment, callers) = (Deployment::start(2).await, Callers::new());
+    let (olga, vera) = (
+        callers.file.add(&["--role", "operator", "--subject", "olga"]),
+        callers.file.add(&["--role", "viewer", "--subject", "vera"]),
+    );
+    let (server, open) = tokio::join!(callers.replica(&deployment, &QUIET), deployment.replica_with(&QUIET));
+    callers.register_entries(&server).await;
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        let started = open.execute(json!({ "path": "flow" })).await;
+        ids.push(started["executionId"].as_str().unwrap().to_owned());
+    }
+    // One has ended, and the log of another has an id of another origin.
+    let far = 2 * ids[1].parse::<i64>().unwrap();
+    let event = |id: &str, event_id: i64, kind: &str| json!({ "eventId": event_id.to_string(), "executionId": id, "type": kind });
+    let ended = event(&ids[0], ids[0].parse::<i64>().unwrap() + 1000, "playbook.completed");
+    let sent = open.project(&[ended, event(&ids[1], far, "call.done")]).await;
+    assert_eq!(sent["projected"], 2, "{sent}");
+    // An entry of no execution.
+    deployment.fill_outbox(0, &deployment.ids_on(0, 1, 1), 1).await;
+    let bury = async || {
+        let dead = "UPDATE noetl.outbox SET status = 'FAILED', attempts = 20, available_at = 'infinity'";
+        tokio::join!(deployment.on_shard(0, dead), deployment.on_shard(1, dead));
+    };
+    let states = async || {
+        let advance = "mutation($ids: [ID!]!) { advanceProjections(input: { executionIds: $ids }) {
+            results { userErrors { code } } } }";
+        open.data(advance, json!({ "ids": ids })).await;
+        let mut states = Vec::new();
+        for shard in 0..2 {
+            let rows = "SELECT execution_id, status::text, last_event_type::text, last_node_name::text, end_time::text
+                        FROM noetl.execution ORDER BY execution_id";
+            let rows = sqlx::query_as::<_, (i64, String, Option<String>, Option<String>, Option<String>)>(rows);
+            states.extend(rows.fetch_all(&mut deployment.shard(shard).await).await.unwrap());
+        }
+        states
+    };
+    bury().await;
+    let before = states().await;
+    assert_eq!(before.len(), 4);
+    let first = "query($filter: OutboxFilter) { outbox { entries(filter: $filter) { nodes { entryId } } } }";
+    let first = open.data(first, json!({ "filter": { "executionId": ids[0] } })).await;
+    let first = first["outbox"]["entries"]["nodes"][0]["entryId"].as_str().unwrap().to_owned();
+
+    let query = "mutation { retryOutbox(input: { select: { all: true } }) { retried } }";
+    assert_eq!(code(&server.send_as(&vera, query, Value::Null).await), "FORBIDDEN");
+    let one = format!("select: {{ ids: [\"{first}\"] }}, reason: \"the broker is back\"");
+    let fourth = format!("select: {{ filter: {{ executionId: \"{}\" }} }}", ids[3]);
+    let rest = "select: { filter: { statuses: [DEAD] } }".to_owned();
+    let (root, olga) = (Some(callers.admin.as_str()), Some(olga.as_str()));
+    for (mutation, count) in [("retryOutbox", "retried"), ("discardOutbox", "discarded")] {
+        bury().await;
+        for (token, input, expected) in [
+            (root, &one, 1),
+            // Nothing changes.
+            (root, &format!("{rest}, dryRun: true"), 0),
+            (None, &fourth, 1),
+            (olga, &rest, 3),
+            (olga, &rest, 0),
+        ] {
+            let on = if token.is_some() { &server } else { &open };
+            let done = changed(on, token, &format!("{mutation}(input: {{ {input} }}) {{ {count} }}")).await;
+            assert_eq!(done[count], expected, "{mutation} {input}");
+        }
+    }
+    let actors = [Value::from("root"), "olga".into(), "olga".into(), Value::Null];
+    for (place, (id, actor)) in ids.iter().zip(actors).enumerate() {
+        let log = callers.log(&server, id).await;
+        let earlier = if place < 2 { 2 } else { 1 };
+        let [retried, discarded] = ["outbox.retried", "outbox.discarded"].map(|kind| (kind.to_owned(), actor.clone()));
+        assert_eq!(log[earlier..], [retried, discarded], "{place}: {log:?}");
+    }
+    let recorded = "SELECT count(*) FROM noetl.event WHERE event_type LIKE 'outbox.%'";
+    assert_eq!(deployment.sum_over_shards(recorded).await, 8);
+    let query = "query($id: ID!) { events(executionId: $id) { nodes { nodeName context } } }";
+    let log = open.data(query, json!({ "id": ids[0] })).await["events"]["nodes"].take();
+    let context = json!({ "outbox_id": first, "reason": "the broker is back" });
+    assert_eq!(log[2], json!({ "nodeName": "flow", "context": context }), "{log}");
+    assert_eq!(states().await, before);
 }
 
 #[tokio::test]

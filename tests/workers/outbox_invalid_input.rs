@@ -104,6 +104,7 @@ fn cases() -> Vec<(&'static str, Value, &'static str)> {
         let by = |filter: Value| json!({ "select": { "filter": filter } });
         cases.push((bulk, by(json!({ "executionId": "x" })), "select.filter.executionId"));
         cases.push((bulk, by(json!({ "minAttempts": 0 })), "select.filter.minAttempts"));
+        cases.push((bulk, json!({ "select": { "all": true }, "reason": "a\0b" }), "reason"));
         cases.push((bulk, json!({ "select": { "ids": ["0-1", "1"] } }), "select.ids.1"));
         cases.push((bulk, json!({ "select": { "ids": ["0-1", "9-1"] } }), "select.ids.1"));
     }

@@ -19,6 +19,17 @@ pub const DEFAULT_MAX_ATTEMPTS: i32 = 20;
 /// Largest number of claims that can be set.
 pub const MAX_ATTEMPTS: i32 = 1000;
 
+/// Type of the event that a retry of a row by a caller writes to the log of its execution.
+pub const RETRIED: &str = "outbox.retried";
+/// Type of the event that a discard of a row writes to the log of its execution.
+pub const DISCARDED: &str = "outbox.discarded";
+
+/// Returns whether events of this type only say what a caller did with an outbox row.
+#[must_use]
+pub fn is_of_outbox(event_type: &str) -> bool {
+    [RETRIED, DISCARDED].contains(&event_type)
+}
+
 /// Policy for the rows of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutboxPolicy {

@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 
 use crate::bounds::check_json;
 use crate::error::{Rejection, RejectionCode, ServiceError};
@@ -14,8 +13,8 @@ use noetl_domain::document::field::InvalidField;
 use noetl_domain::document::kind::Kind;
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest, Total};
-use noetl_domain::tenant::Scope;
-use noetl_storage::catalog::{CatalogEntry, CatalogFilter, CatalogKey};
+use noetl_domain::tenant::Caller;
+use noetl_storage::catalog::{CatalogEntry, CatalogFilter, CatalogKey, EntryRecord};
 
 /// Maximum size of an entry's content in bytes.
 pub const MAX_CONTENT_BYTES: usize = 4 << 20;
@@ -72,9 +71,8 @@ pub trait ReadCatalog: Debug + Send + Sync {
     /// Returns an entry by id.
     async fn get(&self, id: Id) -> Result<Option<Arc<CatalogEntry>>, ServiceError>;
 
-    /// Returns the times at which these entries were retired. They are read from the database. Entries that are not
-    /// retired are left out.
-    async fn archived_at(&self, ids: &[i64]) -> Result<HashMap<i64, DateTime<Utc>>, ServiceError>;
+    /// Returns the registration and retirement of these entries, as they are in the database, without unknown ids.
+    async fn records(&self, ids: &[i64]) -> Result<HashMap<i64, EntryRecord>, ServiceError>;
 
     /// Returns a page of a list, by path, then by version. Without `with_content`, the entries are outlines.
     async fn list(
@@ -115,7 +113,7 @@ pub trait RegisterEntries: Debug + Send + Sync {
         &self,
         registration: Registration,
         only_if_changed: bool,
-        scope: &Scope,
+        caller: &Caller,
     ) -> Result<Registered, ServiceError>;
 }
 
@@ -130,7 +128,7 @@ pub trait ArchiveEntries: Debug + Send + Sync {
         id: Id,
         all_versions: bool,
         archived: bool,
-        scope: &Scope,
+        caller: &Caller,
     ) -> Result<Arc<CatalogEntry>, ServiceError>;
 }
 

@@ -15,7 +15,7 @@ use crate::listing::Listing;
 use noetl_domain::outbox::{OutboxId, OutboxPosition};
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
-use noetl_domain::tenant::Scope;
+use noetl_domain::tenant::{Caller, Scope};
 use noetl_storage::outbox::{Backlog, Claimed, OutboxFilter, OutboxRow, StatusCounts, SubjectCounts};
 
 /// Maximum number of subjects by which the rows of a shard are counted.
@@ -111,6 +111,17 @@ pub struct FailedRow {
     pub retry_in: Option<i32>,
 }
 
+/// Manner of a change of the rows that match a filter.
+#[derive(Debug, Clone, Copy)]
+pub struct RowChange<'a> {
+    /// Reason for the logs.
+    pub reason: Option<&'a str>,
+    /// Whether nothing is changed.
+    pub dry_run: bool,
+    /// Caller of the request.
+    pub caller: &'a Caller,
+}
+
 /// Result of a change of the rows that match a filter.
 #[derive(Debug, Default)]
 pub struct BulkChange {
@@ -188,14 +199,14 @@ pub trait SettleClaims: Debug + Send + Sync {
 }
 
 /// Retrying and discarding outbox rows by a filter. A filter without a condition matches every row: the caller
-/// must have selected all of them.
+/// must have selected all of them. Each change is recorded in the log of the row's execution, in the same statement.
 #[async_trait]
 pub trait ChangeRows: Debug + Send + Sync {
-    /// Makes matching FAILED and DEAD rows in the scope claimable at once. A dry run only counts them.
-    async fn retry(&self, filter: &OutboxFilter, dry_run: bool, scope: &Scope) -> Result<BulkChange, ServiceError>;
+    /// Makes matching FAILED and DEAD rows in the caller's scope claimable at once. A dry run only counts them.
+    async fn retry(&self, filter: &OutboxFilter, change: RowChange<'_>) -> Result<BulkChange, ServiceError>;
 
-    /// Deletes matching DEAD rows in the scope. A dry run only counts them.
-    async fn discard(&self, filter: &OutboxFilter, dry_run: bool, scope: &Scope) -> Result<BulkChange, ServiceError>;
+    /// Deletes matching DEAD rows in the caller's scope. A dry run only counts them.
+    async fn discard(&self, filter: &OutboxFilter, change: RowChange<'_>) -> Result<BulkChange, ServiceError>;
 }
 
 /// Reading the outbox.

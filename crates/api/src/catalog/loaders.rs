@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_graphql::dataloader::Loader;
-use chrono::{DateTime, Utc};
 
 use crate::loaders::{Loaders, group_by_kind};
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest, Total};
-use noetl_storage::catalog::CatalogEntry;
+use noetl_storage::catalog::{CatalogEntry, EntryRecord};
 use noetl_use_cases::error::ServiceError;
 
 /// Key of a catalog entry.
@@ -21,9 +20,9 @@ pub struct CatalogKey {
     pub with_content: bool,
 }
 
-/// Key of the time at which the entry with this id was retired.
+/// Key of the registration and retirement of the entry with this id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ArchivedKey(pub i64);
+pub struct RecordKey(pub i64);
 
 /// Key of a page of a path's versions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -65,14 +64,14 @@ impl Loader<CatalogKey> for Loaders {
     }
 }
 
-impl Loader<ArchivedKey> for Loaders {
-    type Value = DateTime<Utc>;
+impl Loader<RecordKey> for Loaders {
+    type Value = EntryRecord;
     type Error = ServiceError;
 
-    async fn load(&self, keys: &[ArchivedKey]) -> Result<HashMap<ArchivedKey, Self::Value>, ServiceError> {
+    async fn load(&self, keys: &[RecordKey]) -> Result<HashMap<RecordKey, Self::Value>, ServiceError> {
         let ids: Vec<i64> = keys.iter().map(|key| key.0).collect();
-        let found = self.services.catalog.archived_at(&ids).await?;
-        Ok(found.into_iter().map(|(id, at)| (ArchivedKey(id), at)).collect())
+        let found = self.services.catalog.records(&ids).await?;
+        Ok(found.into_iter().map(|(id, record)| (RecordKey(id), record)).collect())
     }
 }
 

@@ -5,7 +5,7 @@ use async_graphql::{Context, Object, Result};
 use super::inputs::{CatalogArchivingInput, RegisterCatalogEntryInput};
 use super::payloads::{CatalogArchivingPayload, RegisterCatalogEntryPayload};
 use super::types::CatalogEntry;
-use crate::access::{CATALOG, scope};
+use crate::access::{CATALOG, caller};
 use crate::audit::audited;
 use crate::context::Services;
 use crate::errors::result_or_user_error;
@@ -31,7 +31,7 @@ impl CatalogMutation {
             let registered = match WrittenInput::new(ctx).check("onlyIfChanged") {
                 Ok(()) => {
                     let catalog = &ctx.data::<Services>()?.catalog;
-                    catalog.register(input.into(), only_if_changed, &scope(ctx)?).await
+                    catalog.register(input.into(), only_if_changed, &caller(ctx)?).await
                 }
                 Err(rejection) => Err(rejection.into()),
             };
@@ -76,7 +76,7 @@ async fn set_archived(
         let entry = match parse_catalog_id("catalogId", &input.catalog_id) {
             Ok(id) => {
                 let all_versions = input.all_versions.unwrap_or(false);
-                ctx.data::<Services>()?.catalog.set_archived(id, all_versions, archived, &scope(ctx)?).await
+                ctx.data::<Services>()?.catalog.set_archived(id, all_versions, archived, &caller(ctx)?).await
             }
             Err(rejection) => Err(rejection.into()),
         };

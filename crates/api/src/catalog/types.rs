@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 
 use super::kind::CatalogKind;
-use super::loaders::{ArchivedKey, CatalogKey, VersionTotalKey, VersionsKey};
+use super::loaders::{CatalogKey, RecordKey, VersionTotalKey, VersionsKey};
 use super::parts::{self, DocumentParts};
 use crate::access::READ;
 use crate::connection::{Countable, PageArguments, connection, selects_item_field};
@@ -90,6 +90,11 @@ impl EntryFields {
     fn node_id(&self) -> ID {
         NodeId::CatalogEntry(Id::new(self.0.catalog_id)).to_string().into()
     }
+
+    /// Returns the registration and retirement of the entry through the batch loader.
+    async fn record(&self, ctx: &Context<'_>) -> Result<Option<storage::EntryRecord>> {
+        ctx.data::<BatchLoader>()?.load_one(RecordKey(self.0.catalog_id)).await.map_err(field_error)
+    }
 }
 
 impl Plain for CatalogEntry {
@@ -152,12 +157,24 @@ impl EntryFields {
         Time(self.0.created_at)
     }
 
+    /// Subject of the caller that registered the entry; null if the server did not identify it.
+    #[graphql(guard = "READ")]
+    async fn registered_by(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        Ok(self.record(ctx).await?.and_then(|record| record.registered_by))
+    }
+
     /// Time at which the entry was retired; null if it is not retired. A retired entry is not the newest version of its
     /// path. An execution runs it only if the request names the entry by its id.
     #[graphql(guard = "READ")]
     async fn archived_at(&self, ctx: &Context<'_>) -> Result<Option<Time>> {
-        let archived_at = ctx.data::<BatchLoader>()?.load_one(ArchivedKey(self.0.catalog_id)).await;
-        Ok(archived_at.map_err(field_error)?.map(Time))
+        Ok(self.record(ctx).await?.and_then(|record| record.archived_at).map(Time))
+    }
+
+    /// Subject of the caller that retired the entry; null if the server did not identify it, or if the entry is not
+    /// retired.
+    #[graphql(guard = "READ")]
+    async fn archived_by(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        Ok(self.record(ctx).await?.and_then(|record| record.archived_by))
     }
 
     /// Versions of the path, newest first.

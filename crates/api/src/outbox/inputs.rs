@@ -319,6 +319,8 @@ impl MarkOutboxFailedInput {
 pub struct RetryOutboxInput {
     /// Entries to retry. Of the selected entries, only failed entries that are not due yet and `DEAD` entries are retried.
     pub select: OutboxSelector,
+    /// Reason, written to the logs of the executions (at most 4096 bytes).
+    pub reason: Option<String>,
     /// Whether to change nothing and only count the entries (default false).
     #[graphql(default = false)]
     pub dry_run: bool,
@@ -329,6 +331,8 @@ pub struct RetryOutboxInput {
 pub struct DiscardOutboxInput {
     /// Entries to discard. Of the selected entries, only `DEAD` entries are discarded.
     pub select: OutboxSelector,
+    /// Reason, written to the logs of the executions (at most 4096 bytes).
+    pub reason: Option<String>,
     /// Whether to change nothing and only count the entries (default false).
     #[graphql(default = false)]
     pub dry_run: bool,

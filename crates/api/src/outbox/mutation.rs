@@ -19,7 +19,7 @@ use crate::errors::{UserError, result_or_user_error};
 use crate::scalars::to_graphql_int;
 use noetl_storage::outbox as storage;
 use noetl_use_cases::error::ServiceError;
-use noetl_use_cases::outbox::{BulkChange, Claim};
+use noetl_use_cases::outbox::{BulkChange, Claim, RowChange};
 
 /// Mutations of the outbox.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl OutboxMutation {
     }
 
     /// Makes failed entries that are not due yet, and `DEAD` entries, claimable immediately. The attempts of a `DEAD` entry count
-    /// from 0 again.
+    /// from 0 again. The log of an entry's execution gets an event `outbox.retried`.
     #[graphql(guard = "RETRY")]
     async fn retry_outbox(
         &self,
@@ -81,7 +81,8 @@ impl OutboxMutation {
         audited(ctx, None::<String>, retry(ctx, input)).await.map(Some)
     }
 
-    /// Deletes `DEAD` entries. Their messages are never delivered.
+    /// Deletes `DEAD` entries. Their messages are never delivered. The log of an entry's execution gets an event
+    /// `outbox.discarded`.
     #[graphql(guard = "RETRY")]
     async fn discard_outbox(
         &self,
@@ -108,16 +109,18 @@ async fn claim(ctx: &Context<'_>, input: ClaimOutboxInput) -> Result<ClaimOutbox
 }
 
 async fn retry(ctx: &Context<'_>, input: RetryOutboxInput) -> Result<RetryOutboxPayload> {
-    let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
-    let retry = async |filter| outbox.retry(&filter, input.dry_run, &scope).await;
+    let (outbox, caller) = (&ctx.data::<Services>()?.outbox, caller(ctx)?);
+    let manner = RowChange { reason: input.reason.as_deref(), dry_run: input.dry_run, caller: &caller };
+    let retry = async |filter| outbox.retry(&filter, manner).await;
     let BulkResult { matched, rows: retried, unavailable_shards, user_errors } =
         change(ctx, input.select, retry).await?;
     Ok(RetryOutboxPayload { matched, retried, unavailable_shards, user_errors })
 }
 
 async fn discard(ctx: &Context<'_>, input: DiscardOutboxInput) -> Result<DiscardOutboxPayload> {
-    let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
-    let discard = async |filter| outbox.discard(&filter, input.dry_run, &scope).await;
+    let (outbox, caller) = (&ctx.data::<Services>()?.outbox, caller(ctx)?);
+    let manner = RowChange { reason: input.reason.as_deref(), dry_run: input.dry_run, caller: &caller };
+    let discard = async |filter| outbox.discard(&filter, manner).await;
     let BulkResult { matched, rows: discarded, unavailable_shards, user_errors } =
         change(ctx, input.select, discard).await?;
     Ok(DiscardOutboxPayload { matched, discarded, unavailable_shards, user_errors })

@@ -39,7 +39,7 @@ use plain_json::Text;
 /// Types of the items, with the fields without arguments and objects that are not plain: they need other rows, or are
 /// lists. `shard` needs the deployment, which this test does not have.
 const TYPES: [(&str, &str); 6] = [
-    ("CatalogEntry", "archivedAt description document labels name workload"),
+    ("CatalogEntry", "archivedAt archivedBy description document labels name registeredBy workload"),
     ("Event", "shard"),
     ("Execution", "cancelledBy context error eventCount executionPool result shard startedBy workload"),
     ("OutboxEntry", ""),

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::event::Event;
 use crate::execution::{ENDINGS, INITIALIZED, STARTED, Status, ended_by};
 use crate::lifecycle::DEDUPLICATED;
+use crate::outbox::is_of_outbox;
 
 /// Step name under which NoETL's servers run their own planning as commands. It is not a step of the workflow.
 const ORCHESTRATION: &str = "__orchestrate__";
@@ -91,11 +92,11 @@ pub fn known_types() -> impl Iterator<Item = &'static str> {
     KINDS.into_iter().map(|(name, _)| name).chain(ENDINGS.into_iter().map(|(name, _)| name))
 }
 
-/// Returns whether the fold or the log of a source subscription knows an event type. Events of other types change no state,
-/// except the status of an ended execution with `NOETL_EXECUTION_STATUS_FROM_STEPS`.
+/// Returns whether the fold or the log of a source subscription knows an event type, or this server writes it. Events of other
+/// types change no state, except the status of an ended execution with `NOETL_EXECUTION_STATUS_FROM_STEPS`.
 #[must_use]
 pub fn is_known_type(event_type: &str) -> bool {
-    kind(event_type).is_some() || event_type == DEDUPLICATED
+    kind(event_type).is_some() || event_type == DEDUPLICATED || is_of_outbox(event_type)
 }
 
 /// Returns the kind of an event type; `None`: the fold does not know the type.

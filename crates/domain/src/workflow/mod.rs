@@ -35,6 +35,7 @@ use super::event::Event;
 use super::execution::{INITIALIZED, Status, StatusSource, ended_by, is_pool_name};
 use super::ids::Id;
 use super::labels::Labels;
+use super::outbox::is_of_outbox;
 use fact::{Kind, StepKind};
 use plain_json::{self as json, AnyJson, Typed};
 
@@ -114,7 +115,7 @@ pub struct WorkflowState {
     /// End, if an ending event is folded.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub ended: Register<End>,
-    /// Last event, of any type.
+    /// Last event, except for those about the outbox.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub last: Register<Last>,
     /// Latest time of an event, of any type; `None`: no event is folded.
@@ -145,8 +146,10 @@ impl Typed for WorkflowState {}
 impl WorkflowState {
     /// Folds one event of the log.
     pub fn fold(&mut self, event: &Event) {
-        let last = || Last { event_type: event.event_type.clone(), node_name: event.node_name.clone() };
-        self.last.set_with(event.event_id, last);
+        if !is_of_outbox(&event.event_type) {
+            let last = || Last { event_type: event.event_type.clone(), node_name: event.node_name.clone() };
+            self.last.set_with(event.event_id, last);
+        }
         self.latest_at = self.latest_at.max(Some(event.created_at));
         self.has_failed |= fact::has_failed(event);
         match fact::kind(&event.event_type) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, DEDUPLICATED, REGISTERED};
+use noetl_domain::outbox::{DISCARDED, RETRIED};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::known_types;
 
@@ -40,7 +41,7 @@ impl Published {
 /// Returns the label of a type: one of the known types, or [`OTHER`].
 fn label(event_type: &str) -> &'static str {
     let lifecycle = Action::ALL.into_iter().map(Action::event_type).chain([REGISTERED, DEDUPLICATED]);
-    known_types().chain(lifecycle).find(|known| *known == event_type).unwrap_or(OTHER)
+    known_types().chain(lifecycle).chain([RETRIED, DISCARDED]).find(|known| *known == event_type).unwrap_or(OTHER)
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 
 use super::Catalog;
 use super::register::check_scope;
+use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
-use noetl_domain::tenant::Scope;
+use noetl_domain::tenant::Caller;
 use noetl_storage::catalog::{self, CatalogEntry};
 use noetl_use_cases::catalog::{ArchiveEntries, ReadCatalog};
 use noetl_use_cases::error::{Rejection, ServiceError};
@@ -20,11 +21,12 @@ impl ArchiveEntries for Catalog {
         id: Id,
         all_versions: bool,
         archived: bool,
-        scope: &Scope,
+        caller: &Caller,
     ) -> Result<Arc<CatalogEntry>, ServiceError> {
-        check_scope(scope)?;
+        check_scope(&caller.scope)?;
+        let by = caller.actor.as_ref().map(Actor::subject);
         let unknown = || Rejection::not_found("catalogId", format!("the catalog has no entry {id}"));
-        if !catalog::set_archived(&self.cluster, id.get(), all_versions, archived).await? {
+        if !catalog::set_archived(&self.cluster, id.get(), all_versions, archived, by).await? {
             return Err(unknown().into());
         }
         self.get(id).await?.ok_or_else(|| unknown().into())

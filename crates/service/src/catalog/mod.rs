@@ -10,13 +10,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 
 use super::ids::Ids;
 use moka::future::Cache;
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest, Total};
-use noetl_storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey};
+use noetl_storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey, EntryRecord};
 use noetl_storage::pools::Database;
 use noetl_use_cases::catalog::ReadCatalog;
 use noetl_use_cases::error::ServiceError;
@@ -104,9 +103,10 @@ impl ReadCatalog for Catalog {
         Ok(self.by_ids(&[id.get()]).await?.remove(&id.get()))
     }
 
-    #[tracing::instrument(level = "debug", name = "catalog.archived_at", skip_all, fields(count = ids.len()))]
-    async fn archived_at(&self, ids: &[i64]) -> Result<HashMap<i64, DateTime<Utc>>, ServiceError> {
-        Ok(catalog::archived_at(&self.cluster, ids).await?.into_iter().collect())
+    #[tracing::instrument(level = "debug", name = "catalog.records", skip_all, fields(count = ids.len()))]
+    async fn records(&self, ids: &[i64]) -> Result<HashMap<i64, EntryRecord>, ServiceError> {
+        let records = catalog::records(&self.cluster, ids).await?;
+        Ok(records.into_iter().map(|record| (record.catalog_id, record)).collect())
     }
 
     #[tracing::instrument(level = "debug", name = "catalog.list", skip_all)]

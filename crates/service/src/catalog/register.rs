@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::Catalog;
-use noetl_domain::tenant::Scope;
+use noetl_domain::tenant::{Caller, Scope};
 use noetl_storage::catalog::{self, CatalogEntry, NewEntry};
 use noetl_use_cases::catalog::{Draft, RegisterEntries, Registered, Registration};
 use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
@@ -17,13 +17,14 @@ impl RegisterEntries for Catalog {
         &self,
         registration: Registration,
         only_if_changed: bool,
-        scope: &Scope,
+        caller: &Caller,
     ) -> Result<Registered, ServiceError> {
-        check_scope(scope)?;
+        check_scope(&caller.scope)?;
         let Draft { path, kind, content, document } = registration.check()?;
         let kind = kind.name().unwrap_or_default().to_owned();
         let catalog_id = self.ids.next().await?;
-        let entry = NewEntry { catalog_id, path, kind, content, document, only_if_changed };
+        let registered_by = caller.actor.as_ref().map(|actor| actor.subject().to_owned());
+        let entry = NewEntry { catalog_id, path, kind, content, document, registered_by, only_if_changed };
         match catalog::register(&self.cluster, &entry).await? {
             catalog::Registered::Added(entry) => Ok(Registered::Added(self.cache(entry).await)),
             catalog::Registered::Unchanged(entry) => Ok(Registered::Unchanged(self.cache(entry).await)),

@@ -1,10 +1,9 @@
 //! Executions that are run again, the origins: what their reruns depend on, read with a few statements for any number of
 //! them, and the requests that start the reruns.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::Executions;
@@ -30,8 +29,8 @@ pub(super) struct Origins {
     /// Heads of the logs of their parents.
     parents: HashMap<Id, Arc<FirstEvent>>,
     entries: HashMap<i64, Arc<CatalogEntry>>,
-    /// Times of retirement of the entries that are retired.
-    retired: HashMap<i64, DateTime<Utc>>,
+    /// Entries that are retired.
+    retired: HashSet<i64>,
     /// Workloads of the origins that were read last.
     workloads: HashMap<Id, Text>,
     /// Errors of the origins and parents that could not be read.
@@ -58,7 +57,8 @@ impl Executions {
         }
         let entries: BTreeSet<i64> = heads.values().map(|head| head.catalog_id).collect();
         let entries: Vec<i64> = entries.into_iter().collect();
-        let retired = self.catalog.archived_at(&entries).await?;
+        let records = self.catalog.records(&entries).await?.into_values();
+        let retired = records.filter(|record| record.archived_at.is_some()).map(|record| record.catalog_id).collect();
         let entries = self.catalog.by_ids(&entries).await?;
         let (workloads, owners) = (HashMap::new(), HashMap::new());
         let mut origins = Origins { heads, parents, entries, retired, workloads, failed, owners };
@@ -181,7 +181,7 @@ impl Origins {
 
     /// Refuses a retired version. A request that runs one on purpose names its id.
     fn check_not_retired(&self, entry: &CatalogEntry) -> Result<(), Rejection> {
-        if !self.retired.contains_key(&entry.catalog_id) {
+        if !self.retired.contains(&entry.catalog_id) {
             return Ok(());
         }
         let message = format!(

@@ -27,6 +27,7 @@ use noetl_storage::error::StorageError;
 use noetl_storage::outbox::LowWatermarks;
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::view::View;
+use noetl_use_cases::ids::ReserveIds;
 use rate_limit::RateLimit;
 use settle::PublishFlight;
 
@@ -40,6 +41,7 @@ const READS: usize = 3;
 #[derive(Debug, Clone)]
 pub struct Outbox {
     databases: Databases,
+    ids: Arc<dyn ReserveIds>,
     wake_ups: WakeUps,
     policy: OutboxPolicy,
     /// By shard.
@@ -78,11 +80,11 @@ impl OpenRows {
 impl Outbox {
     /// Creates the use cases.
     #[must_use]
-    pub fn new(databases: Databases, wake_ups: WakeUps, policy: OutboxPolicy) -> Self {
+    pub fn new(databases: Databases, ids: Arc<dyn ReserveIds>, wake_ups: WakeUps, policy: OutboxPolicy) -> Self {
         let open_rows = databases.shards().iter().map(|_| Mutex::new(OpenRows::UNKNOWN)).collect();
         let publishing = |database: &Arc<Database>| Coalescer::new(PublishFlight { database: Arc::clone(database) });
         let publishing = databases.shards().iter().map(publishing).collect();
-        Self { databases, wake_ups, policy, open_rows, publishing, turn: Arc::default() }
+        Self { databases, ids, wake_ups, policy, open_rows, publishing, turn: Arc::default() }
     }
 
     /// Returns the indexes of all shards.
@@ -139,16 +141,40 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use async_trait::async_trait;
+    use noetl_domain::ids::Id;
     use noetl_domain::shard::ShardMap;
     use noetl_runtime::clock;
     use noetl_storage::error::DatabaseName;
+    use noetl_storage::machines::Lease;
+    use noetl_use_cases::error::{NoIdReason, ServiceError};
+
+    /// Ids for reads, which make none.
+    #[derive(Debug)]
+    struct NoIds;
+
+    #[async_trait]
+    impl ReserveIds for NoIds {
+        async fn leases(&self) -> Result<Vec<Lease>, ServiceError> {
+            Ok(Vec::new())
+        }
+
+        async fn reserve(&self, _: u32) -> Result<Vec<Id>, ServiceError> {
+            Err(NoIdReason::LeaseLost.into())
+        }
+
+        fn machine_id(&self) -> u16 {
+            0
+        }
+    }
 
     #[tokio::test]
     async fn reading_continues_from_the_watermarks_if_the_start_cannot_be_read_in_time() {
         let database = DatabaseName::Shard(0);
         let shard = Arc::new(Database::new(database, "postgres://127.0.0.1".parse().unwrap(), 1));
         let databases = Databases::new(Arc::clone(&shard), vec![shard], ShardMap::even(1), clock::now());
-        let outbox = Outbox::new(databases, WakeUps::new(1), OutboxPolicy { max_attempts: 1, retention: None });
+        let policy = OutboxPolicy { max_attempts: 1, retention: None };
+        let outbox = Outbox::new(databases, Arc::new(NoIds), WakeUps::new(1), policy);
         let read = async |from: LowWatermarks| {
             let late = StorageError::Unavailable { database, reason: "it took too long".to_owned() };
             if from == LowWatermarks::START { Err(late) } else { Ok(from) }

@@ -207,9 +207,7 @@ impl Outbox {
             }
         }
         if shards.is_empty() {
-            return failures
-                .last()
-                .map_or_else(|| Ok(Stats { shards, unavailable: Vec::new() }), |error| Err(error.into()));
+            return failures.last().map_or_else(|| Ok(Stats { shards, unavailable: Vec::new() }), Err);
         }
         Ok(Stats { shards, unavailable: failures.shards(true)? })
     }

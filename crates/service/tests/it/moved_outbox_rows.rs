@@ -2,15 +2,19 @@
 //! leases stay valid, and no row is delivered twice. The purge keeps the ids that are needed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::future::join_all;
+use noetl_domain::ids::Id;
 use noetl_domain::outbox::{OutboxId, OutboxPolicy};
-use noetl_domain::tenant::Scope;
+use noetl_domain::tenant::{Caller, Scope};
 use noetl_runtime::clock;
 use noetl_runtime::wake::WakeUps;
 use noetl_service::outbox::Outbox;
 use noetl_storage::error::DatabaseName;
+use noetl_storage::machines::Lease;
 use noetl_storage::outbox::{self, Forward, OutboxFilter};
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::shard_map;
@@ -18,10 +22,33 @@ use noetl_testkit::feed::run;
 use noetl_testkit::mover::{buckets, kill_at, moved, with_executions, with_executions_from};
 use noetl_testkit::outbox::{ids, reference};
 use noetl_testkit::{Deployment, QUIET};
-use noetl_use_cases::outbox::{ChangeRows, Claim, ClaimRef, ClaimRows, FailedDelivery, ReadOutbox, SettleClaims};
+use noetl_use_cases::error::ServiceError;
+use noetl_use_cases::ids::ReserveIds;
+use noetl_use_cases::outbox::{
+    ChangeRows, Claim, ClaimRef, ClaimRows, FailedDelivery, ReadOutbox, RowChange, SettleClaims,
+};
 use serde_json::{Value, json};
 
 const ANY: Scope = Scope::Unrestricted;
+
+/// Ids without a lease. A move waits for each process with a lease.
+#[derive(Debug)]
+struct Unleased(AtomicI64);
+
+#[async_trait]
+impl ReserveIds for Unleased {
+    async fn leases(&self) -> Result<Vec<Lease>, ServiceError> {
+        Ok(Vec::new())
+    }
+
+    async fn reserve(&self, count: u32) -> Result<Vec<Id>, ServiceError> {
+        Ok((0..count).map(|_| Id::new(self.0.fetch_add(1, Ordering::Relaxed))).collect())
+    }
+
+    fn machine_id(&self) -> u16 {
+        0
+    }
+}
 
 /// A process that keeps the map with which it was started until a shard refuses one of its statements.
 struct Process {
@@ -38,7 +65,8 @@ impl Process {
         let map = shard_map::load(&cluster, 2).await.unwrap().unwrap();
         let databases = Databases::new(cluster, shards, map, clock::now());
         let policy = OutboxPolicy { max_attempts: 10, retention: None };
-        let outbox = Outbox::new(databases.clone(), WakeUps::new(2), policy);
+        let ids = Arc::new(Unleased(AtomicI64::new(1)));
+        let outbox = Outbox::new(databases.clone(), ids, WakeUps::new(2), policy);
         Self { databases, outbox }
     }
 
@@ -183,9 +211,11 @@ async fn retried_by_old_id(killed_at: Option<&str>) {
     let found = reader.run(reader.outbox.by_ids(&[id(1)], false, &ANY)).await;
     assert_eq!(found[&id(1)].as_ref().unwrap().row.status, "FAILED", "{killed_at:?}");
     let filter = |number| OutboxFilter { ids: Some(vec![id(number)]), ..OutboxFilter::default() };
-    let retried = retrier.run(retrier.outbox.retry(&filter(1), false, &ANY)).await.unwrap();
+    let caller = Caller { actor: None, scope: ANY, imports: false };
+    let change = RowChange { reason: None, dry_run: false, caller: &caller };
+    let retried = retrier.run(retrier.outbox.retry(&filter(1), change)).await.unwrap();
     assert_eq!((retried.matched, retried.changed, retried.unavailable.len()), (1, 1, 0), "{killed_at:?}: {retried:?}");
-    let discarded = discarder.run(discarder.outbox.discard(&filter(2), false, &ANY)).await.unwrap();
+    let discarded = discarder.run(discarder.outbox.discard(&filter(2), change)).await.unwrap();
     assert_eq!((discarded.matched, discarded.changed), (1, 1), "{killed_at:?}: {discarded:?}");
     let due = "SELECT event_id FROM noetl.outbox WHERE available_at <= now()";
     let due: Vec<i64> = sqlx::query_scalar(due).fetch_all(&mut deployment.shard(1).await).await.unwrap();

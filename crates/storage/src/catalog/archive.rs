@@ -1,27 +1,44 @@
-//! Retirement of catalog entries, in a column that NoETL's server also sets and clears.
+//! Retirement of catalog entries, in a column that NoETL's server also sets and clears, and the callers that registered and
+//! retired them.
 
 use chrono::{DateTime, Utc};
 
 use crate::error::StorageError;
 use crate::pools::Database;
 
-/// Returns the times at which these entries were retired, by their ids. Entries that are not retired are left out.
+/// Registration and retirement of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryRecord {
+    /// Id of the entry.
+    pub catalog_id: i64,
+    /// Caller that registered it; `None`: it was not identified.
+    pub registered_by: Option<String>,
+    /// Time at which it was retired; `None`: it is not retired.
+    pub archived_at: Option<DateTime<Utc>>,
+    /// Caller that retired it; `None`: it was not identified, or the entry is not retired.
+    pub archived_by: Option<String>,
+}
+
+/// Returns the records of these entries, in no order.
 #[tracing::instrument(
-    level = "debug", name = "sql.catalog.archived_at", skip_all,
+    level = "debug", name = "sql.catalog.records", skip_all,
     fields(database = %cluster.name(), count = ids.len(), first = ids.first())
 )]
-pub async fn archived_at(cluster: &Database, ids: &[i64]) -> Result<Vec<(i64, DateTime<Utc>)>, StorageError> {
-    let rows = sqlx::query!(
-        r#"SELECT catalog_id, greatest(least(archived_at, '9999-12-31'), '0001-01-01') AS "archived_at!"
-           FROM noetl.catalog WHERE catalog_id = ANY($1) AND archived_at IS NOT NULL"#,
+pub async fn records(cluster: &Database, ids: &[i64]) -> Result<Vec<EntryRecord>, StorageError> {
+    let rows = sqlx::query_as!(
+        EntryRecord,
+        "SELECT catalog_id, registered_by,
+                CASE WHEN archived_at IS NOT NULL THEN greatest(least(archived_at, '9999-12-31'), '0001-01-01') END
+                    AS archived_at,
+                CASE WHEN archived_at = archived_by_at THEN archived_by END AS archived_by
+         FROM noetl.catalog WHERE catalog_id = ANY($1)",
         ids,
     );
-    let rows = cluster.run(rows.fetch_all(cluster.planned_for(ids.len()))).await?;
-    Ok(rows.into_iter().map(|row| (row.catalog_id, row.archived_at)).collect())
+    cluster.run(rows.fetch_all(cluster.planned_for(ids.len()))).await
 }
 
 /// Retires an entry, or restores it if `archived` is false; with `all_versions`, all versions of its path. Entries that
-/// have the wanted state stay unchanged. Returns whether the entry exists.
+/// have the wanted state stay unchanged. `by` is the subject of the caller. Returns whether the entry exists.
 #[tracing::instrument(
     level = "debug", name = "sql.catalog.set_archived", skip_all,
     fields(database = %cluster.name(), id, archived)
@@ -31,12 +48,15 @@ pub async fn set_archived(
     id: i64,
     all_versions: bool,
     archived: bool,
+    by: Option<&str>,
 ) -> Result<bool, StorageError> {
     let update = sqlx::query_scalar!(
         r#"WITH named AS (
                SELECT catalog_id, path FROM noetl.catalog WHERE catalog_id = $1
            ), changed AS (
-               UPDATE noetl.catalog AS entry SET archived_at = CASE WHEN $3 THEN now() END
+               UPDATE noetl.catalog AS entry
+               SET archived_at = CASE WHEN $3 THEN now() END, archived_by_at = CASE WHEN $3 THEN now() END,
+                   archived_by = CASE WHEN $3 THEN $4::text END
                FROM named
                WHERE entry.path = named.path AND ($2 OR entry.catalog_id = named.catalog_id)
                  AND (entry.archived_at IS NULL) = $3
@@ -45,6 +65,7 @@ pub async fn set_archived(
         id,
         all_versions,
         archived,
+        by,
     );
     cluster.run(update.fetch_one(cluster.pool())).await
 }

@@ -21,6 +21,8 @@ pub struct NewEntry {
     pub content: String,
     /// The document.
     pub document: Document,
+    /// Subject of the caller; `None`: it is not identified.
+    pub registered_by: Option<String>,
     /// Whether nothing is stored if the newest version of the path that is not retired has the same kind and the same
     /// text.
     pub only_if_changed: bool,
@@ -102,8 +104,8 @@ async fn insert(tx: &mut Transaction, entry: &NewEntry, version: i16) -> sqlx::R
     let document = &entry.document;
     let insert = sqlx::query_as!(
         CatalogEntry,
-        r#"INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, payload, layout, meta, name)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+        r#"INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, payload, layout, meta, name, registered_by)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
            ON CONFLICT (path, version) DO NOTHING
            RETURNING catalog_id, path, version, kind, content AS "content: Content",
                      created_at AT TIME ZONE 'UTC' AS "created_at!""#,
@@ -116,6 +118,7 @@ async fn insert(tx: &mut Transaction, entry: &NewEntry, version: i16) -> sqlx::R
         document.workflow(),
         document.labels(),
         document.name().unwrap_or_default(),
+        entry.registered_by.as_deref(),
     );
     insert.fetch_optional(&mut **tx).await
 }

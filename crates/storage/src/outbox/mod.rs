@@ -32,7 +32,7 @@ mod watch;
 
 use chrono::{DateTime, Utc};
 
-pub use bulk::{discard, discardable, retry, retryable};
+pub use bulk::{ChangeRecord, ChangedRows, discard, discardable, retry, retryable};
 pub use claim::{Claim, claim};
 pub use forward::{Forward, Forwarded, absent, execution_of, forget_forwards, forwarded, forwards};
 pub use list::{Bounds, OutboxFilter, OutboxRow, count, list};

@@ -23,6 +23,8 @@ const STARTED: Action = { value: "started", label: "Started", types: ["playbook_
 const RERUN: Action = { value: "rerun", label: "Rerun", types: [] };
 const CHANGES: readonly Action[] = [
   { value: "cancelled", label: "Cancelled", types: ["playbook.cancelled", "playbook_cancelled", "execution.cancelled"] },
+  { value: "retried", label: "Retried delivery", types: ["outbox.retried"] },
+  { value: "discarded", label: "Discarded delivery", types: ["outbox.discarded"] },
   { value: "registered", label: "Registered", types: ["subscription.registered"] },
   { value: "activated", label: "Activated", types: ["subscription.activated"] },
   { value: "paused", label: "Paused", types: ["subscription.paused"] },

@@ -1,4 +1,7 @@
-/** Who did what, and why: the cancellations, reruns, starts and changes of source subscriptions, newest first. */
+/**
+ * Who did what, and why: the cancellations, reruns, starts, retried and discarded deliveries, and changes of source
+ * subscriptions, newest first.
+ */
 
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -37,7 +40,7 @@ export function AuditView() {
   return (
     <ViewPage
       title="Audit"
-      description="Who did what to executions and subscriptions, and why. Changes of the catalog and the outbox are only in the server's log."
+      description="Who did what to executions, their deliveries and subscriptions, and why. The page of a catalog entry names who registered and retired it."
       actions={
         <>
           <AuditExports lists={lists} find={find} />

@@ -37,8 +37,8 @@ function Fields({ entry }: { entry: Entry }) {
         ["Description", entry.description],
         ["Labels", <Labels labels={entry.labels} />],
         ["Steps", steps !== undefined && String(steps)],
-        ["Registered", <Time value={entry.createdAt} absolute />],
-        ["Retired", entry.archivedAt !== null && <Time value={entry.archivedAt} absolute />],
+        ["Registered", <Change at={entry.createdAt} caller={entry.registeredBy} />],
+        ["Retired", entry.archivedAt !== null && <Change at={entry.archivedAt} caller={entry.archivedBy} />],
         [
           "Id",
           <Group gap={2} component="span" display="inline-flex">
@@ -48,6 +48,21 @@ function Fields({ entry }: { entry: Entry }) {
         ],
       ]}
     />
+  );
+}
+
+/** Returns the caller of a change in words; empty if the server did not identify it. */
+function by(caller: string | null): string {
+  return caller === null ? "" : ` by ${caller}`;
+}
+
+/** The time of a change, and its caller. */
+function Change({ at, caller }: { at: string; caller: string | null }) {
+  return (
+    <>
+      <Time value={at} absolute />
+      {by(caller)}
+    </>
   );
 }
 
@@ -74,7 +89,7 @@ function Versions({ entry }: { entry: Entry }) {
   return (
     <>
       <ul className={versionClasses.versions}>
-        {versions.map(({ id, version, createdAt, archivedAt }) => (
+        {versions.map(({ id, version, createdAt, registeredBy, archivedAt, archivedBy }) => (
           <li key={id} className={versionClasses.version} aria-current={version === entry.version}>
             <TextLink
               to="/catalog/$"
@@ -85,8 +100,9 @@ function Versions({ entry }: { entry: Entry }) {
             >
               Version {version}
             </TextLink>
-            <Text size="xs" c="dimmed" component="span">
+            <Text size="xs" c="dimmed" component="span" className={versionClasses.change!}>
               {archivedAt === null ? <Time value={createdAt} /> : <RetiredBadge />}
+              {by(archivedAt === null ? registeredBy : archivedBy)}
             </Text>
             {version !== entry.version && (
               <TextLink

@@ -4,7 +4,7 @@ import { useState } from "react";
 
 import { send } from "../../api/client";
 import type { OutboxFilter } from "../../api/schema.generated";
-import { BulkActionDialog, type BulkItem, type BulkOutcome } from "../../ui/bulk_action_dialog";
+import { BulkActionDialog, type BulkItem, type BulkOutcome, type BulkRequest } from "../../ui/bulk_action_dialog";
 import { PermittedButton } from "../../ui/permitted_button";
 import { inWords } from "../../ui/status_badge";
 import { withStatuses } from "./filter";
@@ -23,8 +23,9 @@ export function BulkActions({ filter, searching }: Props) {
   const [settlement, setSettlement] = useState<Settlement | null>(null);
   const settle = useSettle();
 
-  async function run(chosen: Settlement, dryRun: boolean): Promise<BulkOutcome> {
-    const { matched, changed, unavailableShards, userErrors } = await settle(chosen, filter ? { filter } : { all: true }, dryRun);
+  async function run(chosen: Settlement, request: BulkRequest): Promise<BulkOutcome> {
+    const { matched, changed, unavailableShards, userErrors } = await settle(chosen, filter ? { filter } : { all: true }, request);
+    const { dryRun } = request;
     const items = dryRun && matched > 0 ? await examples(chosen, filter) : [];
     return { items, count: dryRun ? matched : changed, unavailableShards, userErrors };
   }
@@ -49,8 +50,7 @@ export function BulkActions({ filter, searching }: Props) {
           action={SETTLEMENTS[settlement].label}
           dangerous={settlement === "discard"}
           description={`${filter ? "Entries that match the filter." : "All entries."} ${SETTLEMENTS[settlement].effect}`}
-          withReason={false}
-          run={({ dryRun }) => run(settlement, dryRun)}
+          run={(request) => run(settlement, request)}
           onClose={() => setSettlement(null)}
         />
       )}

@@ -22,9 +22,9 @@ interface Props {
 export function EntryActions({ entry, size, onDiscarded }: Props) {
   const [asking, setAsking] = useState(false);
   const settle = useSettle();
-  const change = useMutation<SettlementResult, ApiError, Settlement>({
-    mutationFn: (settlement) => settle(settlement, { ids: [entry.id] }, false),
-    onSuccess: ({ changed }, settlement) => changed > 0 && settlement === "discard" && onDiscarded?.(),
+  const change = useMutation<SettlementResult, ApiError, { settlement: Settlement; reason: string | null }>({
+    mutationFn: ({ settlement, reason }) => settle(settlement, { ids: [entry.id] }, { dryRun: false, reason }),
+    onSuccess: ({ changed }, { settlement }) => changed > 0 && settlement === "discard" && onDiscarded?.(),
     onSettled: () => setAsking(false),
   });
   const offered = (["retry", "discard"] as const).filter((settlement) => SETTLEMENTS[settlement].statuses.includes(entry.status));
@@ -39,8 +39,8 @@ export function EntryActions({ entry, size, onDiscarded }: Props) {
               size={size}
               variant={variantOf(settlement, size)}
               {...(settlement === "discard" && { color: "red" })}
-              loading={change.isPending && change.variables === settlement}
-              onClick={() => (settlement === "discard" ? setAsking(true) : change.mutate("retry"))}
+              loading={change.isPending && change.variables.settlement === settlement}
+              onClick={() => (settlement === "discard" ? setAsking(true) : change.mutate({ settlement, reason: null }))}
             >
               {SETTLEMENTS[settlement].label}
             </PermittedButton>
@@ -54,9 +54,8 @@ export function EntryActions({ entry, size, onDiscarded }: Props) {
         title={`Discard the entry ${entry.entryId}?`}
         action={SETTLEMENTS.discard.label}
         dangerous
-        withReason={false}
         busy={change.isPending}
-        onConfirm={() => change.mutate("discard")}
+        onConfirm={(reason) => change.mutate({ settlement: "discard", reason })}
         onClose={() => setAsking(false)}
       >
         The entry is deleted. Its message is never delivered. This can't be undone.

@@ -43,12 +43,17 @@ export interface SettlementResult {
 export function useSettle() {
   const { mutateAsync: retry } = useApiMutation(RetryOutboxDocument);
   const { mutateAsync: discard } = useApiMutation(DiscardOutboxDocument);
-  return async (settlement: Settlement, select: OutboxSelector, dryRun: boolean): Promise<SettlementResult> => {
+  return async (
+    settlement: Settlement,
+    select: OutboxSelector,
+    { dryRun, reason }: { dryRun: boolean; reason: string | null },
+  ): Promise<SettlementResult> => {
+    const input = { select, dryRun, reason };
     if (settlement === "retry") {
-      const { data, errors } = await retry({ input: { select, dryRun } });
+      const { data, errors } = await retry({ input });
       return data.retryOutbox ? { ...data.retryOutbox, changed: data.retryOutbox.retried } : nothing(errors);
     }
-    const { data, errors } = await discard({ input: { select, dryRun } });
+    const { data, errors } = await discard({ input });
     return data.discardOutbox ? { ...data.discardOutbox, changed: data.discardOutbox.discarded } : nothing(errors);
   };
 }

@@ -80,7 +80,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "CatalogEntry",
         READ,
-        "archivedAt content description document executions labels name versions workflow workload workloadFields",
+        "archivedAt archivedBy content description document executions labels name registeredBy versions workflow workload \
+         workloadFields",
     ),
     ("CatalogEntry", Open, "catalogId createdAt id kind kindText path version"),
     ("CatalogEntryDraft", READ, "description document labels name workflow workload workloadFields"),

@@ -30,6 +30,8 @@ fn the_guide_lists_the_known_types_and_no_others() {
     let in_tables: BTreeSet<&str> = listed("Types of executions").chain(listed("Types of steps")).collect();
     assert_eq!(in_tables, known_types().collect());
     assert!(in_tables.into_iter().all(is_known_type));
+    let of_outbox = marked(section("Types of executions")).filter(|name| name.starts_with("outbox."));
+    assert!(of_outbox.map(is_known_type).eq([true, true]));
     // Transitions write the types of the lifecycle, and workers can't.
     let names = marked(section("Types of source subscriptions"));
     let of_subscriptions: BTreeSet<&str> = names.filter(|name| name.starts_with("subscription.")).collect();

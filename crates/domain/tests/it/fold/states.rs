@@ -240,6 +240,20 @@ fn unknown_event_types_and_planning_commands_of_other_servers_change_no_step() {
 }
 
 #[test]
+fn events_about_the_outbox_change_neither_the_state_nor_the_last_event() {
+    let mut history = History::started();
+    history.step("step.enter", "a").append("playbook.completed", None, json!({}));
+    let before = history.fold();
+    for event_type in ["outbox.retried", "outbox.discarded"] {
+        history.append(event_type, Some("a"), json!({ "actor": "ann" }));
+    }
+    let mut after = history.fold();
+    assert!(after.latest_at > before.latest_at);
+    after.latest_at = before.latest_at;
+    assert_eq!(after, before);
+}
+
+#[test]
 fn an_execution_ends_with_the_status_of_its_ending_event() {
     for (event_type, status) in [
         ("playbook_completed", Status::Completed),
