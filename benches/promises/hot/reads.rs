@@ -12,8 +12,8 @@ use super::project::executions;
 use super::{Stage, bare_reads, script};
 use crate::report::{Comparison, Limit, Report};
 
-/// Rows of the list on each shard, at least.
-const ROWS: i64 = 20_000;
+/// Rows of the list on each shard.
+const ROWS: usize = 20_000;
 /// Executions whose details are read in turn.
 const DETAILS: usize = 500;
 pub const LIST: &str = r#"{"query":"{ executions(first: 50) { nodes { id path status startedAt endedAt } } }"}"#;
@@ -127,17 +127,18 @@ async fn same_response(stage: &Stage, bare: &str, paths: &[&str], body: &str) {
 
 /// Adds rows to the list of every shard.
 pub async fn fill(stage: &Stage) {
-    for shard in 0..stage.deployment.shard_dsns.len() {
-        let first = stage.ids.block(usize::try_from(ROWS).unwrap());
-        let rows = format!(
-            "INSERT INTO noetl.execution (execution_id, catalog_id, path, status, last_event_type, last_event_id,
-                                          start_time, end_time)
-             SELECT {first} + n, 1, 'bench/path/' || n % 10,
-                    (ARRAY['COMPLETED', 'COMPLETED', 'COMPLETED', 'RUNNING', 'FAILED'])[n % 5 + 1], 'playbook.completed',
-                    {first} + n, now() - make_interval(secs => {ROWS} - n), CASE WHEN n % 5 <> 3 THEN now() END
-             FROM generate_series(0, {ROWS} - 1) AS n"
-        );
-        stage.deployment.on_shard(shard, &rows).await;
+    let shards = stage.deployment.shard_dsns.len();
+    // Of as many ids for each shard as rows, about so many belong to the shard.
+    let first = stage.ids.block(2 * shards * ROWS);
+    let rows = "
+        INSERT INTO noetl.execution (execution_id, catalog_id, path, status, last_event_type, last_event_id, start_time,
+                                     end_time)
+        SELECT id, 1, 'bench/path/' || n % 10, (ARRAY['COMPLETED', 'COMPLETED', 'COMPLETED', 'RUNNING', 'FAILED'])[(n % 5 + 1)::integer],
+               'playbook.completed', id, now() - make_interval(secs => cardinality($1) - n), CASE WHEN n % 5 <> 3 THEN now() END
+        FROM unnest($1::bigint[]) WITH ORDINALITY AS row (id, n)";
+    for shard in 0..shards {
+        let ids = stage.deployment.ids_on(shard, first, ROWS);
+        sqlx::query(rows).bind(ids).execute(&mut stage.deployment.shard(shard).await).await.unwrap();
         stage.deployment.on_shard(shard, "VACUUM ANALYZE noetl.execution").await;
     }
 }
