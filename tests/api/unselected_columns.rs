@@ -100,6 +100,9 @@ async fn lists_read_large_columns_only_if_they_are_selected() {
     // The list has the states of the logs then.
     let advanced = server.advance_projections(&[1, 2, 3, 4, 5]).await;
     assert_eq!(advanced["failed"], json!([]));
+    // That server keeps the documents that it has read.
+    assert!(server.stop().await.success());
+    let server = deployment.replica_with(&settings).await;
     let bytes = async |server: &Server, query: &str| {
         let before = received.load(Ordering::Relaxed);
         let data = server.data(query, Value::Null).await;

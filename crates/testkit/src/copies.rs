@@ -19,7 +19,8 @@ pub async fn own_server() -> (Postgres, TempDir) {
 
 /// Starts a PostgreSQL server with its data in a folder.
 pub async fn server_in(folder: &Path) -> Postgres {
-    let settings = vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "32MB".into())];
+    let settings = [("fsync", "off"), ("shared_buffers", "32MB"), ("jit", "off")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     Postgres::start(PostgresOptions { settings, ..PostgresOptions::new(folder) }).await.unwrap()
 }
 

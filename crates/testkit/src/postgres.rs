@@ -15,7 +15,8 @@ pub const NOT_DURABLE: (&str, &str) = ("fsync", "off");
 pub async fn own_postgres(settings: &[(&str, &str)]) -> (TempDir, Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let mut options = PostgresOptions::new(folder.path().join("postgres"));
-    options.settings = vec![("shared_buffers".into(), "16MB".into())];
+    // Compiling a statement takes longer than any statement of a test.
+    options.settings = vec![("shared_buffers".into(), "16MB".into()), ("jit".into(), "off".into())];
     options.settings.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let server = Postgres::start(options).await.unwrap();
     server.create_databases(&["own".to_owned()]).await.unwrap();
