@@ -53,15 +53,23 @@ CREATE TABLE IF NOT EXISTS noetl.execution_label (
 -- noetl.assign_tx_id(). The triggers are ordinary ones: logical replication copies the entries themselves, with which
 -- the entries of a trigger would collide.
 CREATE OR REPLACE FUNCTION noetl.index_labels() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+-- A session keeps the plan of the deletion, also when the table was empty as it was made.
+SET enable_seqscan = off AS
 $$
 BEGIN
-    -- In the trigger of a deletion, NEW is null.
-    DELETE FROM noetl.execution_label WHERE execution_id = coalesce(NEW.execution_id, OLD.execution_id);
-    INSERT INTO noetl.execution_label (execution_id, label, label_tenant, label_status, label_time)
-    SELECT NEW.execution_id, entry.label, NEW.tenant_id, upper(NEW.status), NEW.start_time
-    FROM jsonb_each_text(NEW.labels) AS pair (name, value)
-    CROSS JOIN LATERAL (VALUES (pair.name), (pair.name || '=' || pair.value)) AS entry (label);
+    IF TG_OP <> 'INSERT' THEN
+        DELETE FROM noetl.execution_label WHERE execution_id = OLD.execution_id;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO noetl.execution_label (execution_id, label, label_tenant, label_status, label_time)
+        SELECT NEW.execution_id, entry.label, NEW.tenant_id, upper(NEW.status), NEW.start_time
+        FROM jsonb_each_text(NEW.labels) AS pair (name, value)
+        CROSS JOIN LATERAL (VALUES (pair.name), (pair.name || '=' || pair.value)) AS entry (label)
+        -- An entry that a deletion without triggers has left.
+        ON CONFLICT (execution_id, label) DO UPDATE
+            SET label_tenant = excluded.label_tenant, label_status = excluded.label_status, label_time = excluded.label_time;
+    END IF;
     RETURN NULL;
 END
 $$;

@@ -1,5 +1,6 @@
 //! Labels of executions and source subscriptions: where they come from, and how objects are found by them.
 
+use noetl_testkit::feed::run;
 use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::{Deployment, QUIET, Server};
 use serde_json::{Map, Value, json};
@@ -105,6 +106,23 @@ async fn an_execution_has_the_labels_of_its_request_its_workload_and_its_documen
     server.data(advance, json!({ "ids": [origin] })).await;
     assert_eq!(ids(&server, labelled(json!([{ "name": "extra", "equals": "y" }]))).await, [&**origin]);
     assert_eq!(labels(&server, origin).await, *of_origin);
+}
+
+/// A session keeps the plans of a trigger, also those that were made when the table was empty.
+#[tokio::test]
+async fn the_index_of_labels_is_kept_without_reading_all_of_it() {
+    let deployment = Deployment::start(0).await;
+    let mut shard = deployment.shard(0).await;
+    run(&mut shard, "ANALYZE noetl.execution_label").await;
+    let mut tx = shard.begin().await.unwrap();
+    let write = "INSERT INTO noetl.execution (execution_id, catalog_id, status, labels)
+                 SELECT n, 0, 'PENDING', '{\"team\": \"a\"}' FROM generate_series(1, 200) AS n;
+                 UPDATE noetl.execution SET status = 'RUNNING'; DELETE FROM noetl.execution";
+    run(&mut tx, write).await;
+    let read = "SELECT seq_tup_read, n_tup_ins, n_tup_del FROM pg_stat_xact_user_tables
+                WHERE relid = 'noetl.execution_label'::regclass";
+    let read: (i64, i64, i64) = sqlx::query_as(read).fetch_one(&mut *tx).await.unwrap();
+    assert_eq!(read, (0, 800, 800));
 }
 
 #[tokio::test]
