@@ -115,8 +115,9 @@ async fn the_index_of_labels_is_kept_without_reading_all_of_it() {
     let mut shard = deployment.shard(0).await;
     run(&mut shard, "ANALYZE noetl.execution_label").await;
     let mut tx = shard.begin().await.unwrap();
-    let write = "INSERT INTO noetl.execution (execution_id, catalog_id, status, labels)
-                 SELECT n, 0, 'PENDING', '{\"team\": \"a\"}' FROM generate_series(1, 200) AS n;
+    let write = "INSERT INTO noetl.execution (execution_id, catalog_id, status)
+                 SELECT n, 0, 'PENDING' FROM generate_series(1, 200) AS n;
+                 UPDATE noetl.execution SET labels = '{\"team\": \"a\"}';
                  UPDATE noetl.execution SET status = 'RUNNING'; DELETE FROM noetl.execution";
     run(&mut tx, write).await;
     let read = "SELECT seq_tup_read, n_tup_ins, n_tup_del FROM pg_stat_xact_user_tables
