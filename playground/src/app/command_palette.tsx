@@ -13,6 +13,8 @@ const NAME = "Go to a view, an id, a label or a path";
 const LIST_ID = "palette-results";
 /** The description has the contrast of the label, also in the selected result. */
 const READABLE = { color: "inherit", opacity: 1 } as const;
+/** A path without spaces is wrapped too. */
+const WRAPPED = { minWidth: 0, overflowWrap: "anywhere" } as const;
 
 /** Opens when the number of the user's requests for it changes. Only the library's store says whether it is open. */
 export default function CommandPalette({ requests }: { requests: number }) {
@@ -38,7 +40,7 @@ export default function CommandPalette({ requests }: { requests: number }) {
       onQueryChange={setQuery}
       shortcut={null}
       attributes={{ content: { "aria-label": NAME } }}
-      styles={{ actionDescription: READABLE }}
+      styles={{ actionBody: WRAPPED, actionDescription: READABLE }}
     >
       <Spotlight.Search placeholder={NAME} aria-label={NAME} onFocus={addKeys} />
       <Spotlight.ActionsList id={LIST_ID}>

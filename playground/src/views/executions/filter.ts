@@ -17,7 +17,9 @@ export const VERSION_HINT = "A version of the path that the field Path names in 
 export const DEDUP_HINT = "The key of an execution that has a parent is found only with this parent. Keys expire.";
 
 /** Bound of the search for a text in errors. */
-export const ERROR_HINT = "Of each shard, the newest 5,000 failed executions are searched. Older ones are not found.";
+export const ERROR_HINT =
+  "Of each shard, the newest 5,000 failed executions are searched. Older ones, and failed steps of completed executions, are " +
+  "not found.";
 
 const VERSION = /^\d{1,5}$/;
 const DURATION = /^(\d+)([mhd])$/;

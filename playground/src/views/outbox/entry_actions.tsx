@@ -58,7 +58,8 @@ export function EntryActions({ entry, size, onDiscarded }: Props) {
         onConfirm={(reason) => change.mutate({ settlement: "discard", reason })}
         onClose={() => setAsking(false)}
       >
-        The entry is deleted. Its message is never delivered. This can't be undone.
+        The entry is deleted. Its message is never delivered. This can't be undone. An execution that waits for the message stays
+        as it is until someone cancels it.
       </ConfirmDialog>
     </>
   );

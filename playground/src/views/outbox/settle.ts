@@ -24,7 +24,9 @@ export const SETTLEMENTS: Record<Settlement, Words> = {
   },
   discard: {
     label: "Discard",
-    effect: "Dead letters are deleted. Their messages are never delivered. This can't be undone.",
+    effect:
+      "Dead letters are deleted. Their messages are never delivered. This can't be undone. Executions that wait for the messages " +
+      "stay as they are until someone cancels them.",
     done: "deleted",
     statuses: ["DEAD"],
   },
