@@ -61,9 +61,10 @@ export function useFound(query: string): Found {
     ...writtenLabelTargets(query),
     ...versionTargets(query),
     ...timeTargets(query, zone),
-    ...object.targets,
+    // Enter must not open what an earlier text has found.
+    ...(query === settled ? object.targets : []),
     ...viewTargets(query),
-    ...searches.flatMap(({ targets }) => targets),
+    ...(query.startsWith(settled) ? searches.flatMap(({ targets }) => targets) : []),
   ];
   const cheap = [object, ...searches];
   const foundNothing = query === settled && found.length === 0 && !cheap.some(({ loading }) => loading);
