@@ -160,6 +160,22 @@ impl Pool {
         self.0.size
     }
 
+    /// Opens a connection with the settings of those of the pool, without waiting for a place. It belongs to the
+    /// caller, who may give it to [`Self::adopt`].
+    pub(super) async fn open(&self) -> sqlx::Result<PgConnection> {
+        session_settings::open(&self.0.login).await
+    }
+
+    /// Makes a connection of [`Self::open`] one of the pool's idle connections, or closes it if the pool has no room.
+    /// Its session must be as it was opened.
+    pub(super) async fn adopt(&self, raw: PgConnection) -> sqlx::Result<()> {
+        let Ok(_place) = self.0.places.try_acquire() else { return raw.close().await };
+        let Some(counted) = self.0.reserved() else { return raw.close().await };
+        let open = Open::new(raw, counted).await?;
+        self.0.idle().push(open);
+        Ok(())
+    }
+
     /// Waits for a connection, up to [`ACQUIRE_DEADLINE`].
     async fn acquire(&self, planning: Planning) -> sqlx::Result<Connection> {
         let deadline = tokio::time::Instant::now() + ACQUIRE_DEADLINE;
@@ -304,11 +320,7 @@ impl Shared {
     }
 
     async fn connect(&self, counted: Counted) -> sqlx::Result<Open> {
-        let mut raw = session_settings::open(&self.login).await?;
-        let backend = Backend::of(&mut raw).await?;
-        let now = Instant::now();
-        let planning = Planning::ForValues;
-        Ok(Open { raw, planning, backend, opened: now, used: now, checked: now, _counted: counted })
+        Open::new(session_settings::open(&self.login).await?, counted).await
     }
 
     /// Takes an idle connection, the most recently used with this planning, or reserves a further one. An idle one with
@@ -326,6 +338,12 @@ impl Shared {
         }
         // Under the lock of the idle connections, so no other caller reserves the same one.
         Available::Reserved(Counted::new(&self.open))
+    }
+
+    /// Reserves a further connection, unless the pool has all that it may open. To be called with a place.
+    fn reserved(&self) -> Option<Counted> {
+        let _idle = self.idle();
+        (self.open.load(Ordering::Relaxed) < self.size).then(|| Counted::new(&self.open))
     }
 
     fn suspect(&self) {
@@ -431,6 +449,13 @@ fn is_transient(error: &sqlx::Error) -> bool {
 }
 
 impl Open {
+    async fn new(mut raw: PgConnection, counted: Counted) -> sqlx::Result<Self> {
+        let backend = Backend::of(&mut raw).await?;
+        let now = Instant::now();
+        let planning = Planning::ForValues;
+        Ok(Self { raw, planning, backend, opened: now, used: now, checked: now, _counted: counted })
+    }
+
     /// Sets the planning of prepared statements.
     async fn plan(&mut self, planning: Planning) -> sqlx::Result<()> {
         if self.planning != planning {

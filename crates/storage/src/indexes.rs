@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgExecutor};
 
 use super::error::StorageError;
 use super::lock_wait::{self, SHORT_WAIT};
@@ -270,13 +270,8 @@ pub async fn pending(database: &Database) -> Result<Vec<MissingIndex>, StorageEr
 
 /// Returns whether each partition of a migrated database has the index that makes keys of events unique.
 pub(super) async fn are_keys_unique(database: &Database) -> Result<bool, StorageError> {
-    let work = async {
-        let mut connection = database.connect().await?;
-        let missing = missing_on_partitions(&mut connection, EVENT_KEY).await?;
-        connection.close().await?;
-        Ok(missing.is_empty())
-    };
-    work.await.map_err(|error| database.failed(error))
+    let missing = database.run(missing_on_partitions(database.pool(), EVENT_KEY)).await?;
+    Ok(missing.is_empty())
 }
 
 /// Builds the missing indexes without blocking writers. The duration grows with the size of the tables.
@@ -300,7 +295,7 @@ async fn build_plain(connection: &mut PgConnection, name: &str, table: &str, def
 }
 
 /// Returns the partitions that lack the index of a parent index, with the definition of the parent's.
-async fn missing_on_partitions(connection: &mut PgConnection, parent: &str) -> sqlx::Result<Vec<(String, String)>> {
+async fn missing_on_partitions(connection: impl PgExecutor<'_>, parent: &str) -> sqlx::Result<Vec<(String, String)>> {
     let missing = sqlx::query!(
         r#"SELECT partition.relname AS "partition!", pg_get_indexdef(parent.oid) AS "definition!"
            FROM pg_class AS parent
@@ -321,7 +316,7 @@ async fn missing_on_partitions(connection: &mut PgConnection, parent: &str) -> s
 /// Builds and attaches the missing partition indexes of a parent index, from the parent's definition with another name
 /// and table.
 async fn build_on_partitions(connection: &mut PgConnection, parent: &str) -> sqlx::Result<()> {
-    for (partition, definition) in missing_on_partitions(connection, parent).await? {
+    for (partition, definition) in missing_on_partitions(&mut *connection, parent).await? {
         let name = format!("{partition}_{parent}");
         let of_parent = format!("INDEX {parent} ON ONLY noetl.event ");
         let (create, columns) = definition.split_once(&of_parent).unwrap_or_default();

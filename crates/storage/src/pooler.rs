@@ -4,7 +4,7 @@
 //! each transaction any session in its modes `transaction` and `statement`, and keeps a session for a connection in its
 //! mode `session`.
 
-use sqlx::{Connection, PgConnection, Row};
+use sqlx::{PgConnection, Row};
 
 use super::error::{StorageError, has_code};
 use super::pools::Database;
@@ -16,11 +16,13 @@ const COMPARISONS: usize = 3;
 /// SQLSTATE with which PgBouncer refuses a transaction in its mode `statement`.
 const PROTOCOL_VIOLATION: &str = "08P01";
 
-/// Returns whether two connections get the same session, or one connection gets several.
+/// Returns whether two connections get the same session, or one connection gets several. Otherwise the connections stay
+/// open for the next statements, one in the pool and one among those for leases.
 #[tracing::instrument(level = "debug", name = "sql.pooler.shares_sessions", skip_all, fields(database = %database.name()))]
 pub async fn shares_sessions(database: &Database) -> Result<bool, StorageError> {
     let work = async {
-        let (mut one, mut other) = (database.connect().await?, database.connect().await?);
+        let (pool, leases) = (database.pool(), database.leases());
+        let (mut one, mut other) = (pool.open().await?, leases.open().await?);
         let own = session(&mut one).await?;
         let mut shares = false;
         for _ in 0..COMPARISONS {
@@ -35,8 +37,10 @@ pub async fn shares_sessions(database: &Database) -> Result<bool, StorageError> 
                 break;
             }
         }
-        one.close().await?;
-        other.close().await?;
+        if !shares {
+            pool.adopt(one).await?;
+            leases.adopt(other).await?;
+        }
         Ok(shares)
     };
     database.run(work).await
