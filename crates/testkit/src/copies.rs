@@ -8,13 +8,16 @@ use noetl_local::{Postgres, PostgresOptions};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
 
+use super::postgres::copy_initial_data;
 use super::{Deployment, eventually};
 
 /// Starts a PostgreSQL server that no other test uses, in the folder `postgres` of the returned folder.
 pub async fn own_server() -> (Postgres, TempDir) {
     let permissions = std::fs::Permissions::from_mode(0o755);
     let folder = tempfile::Builder::new().prefix("noetl-").permissions(permissions).tempdir().unwrap();
-    (server_in(&folder.path().join("postgres")).await, folder)
+    let home = folder.path().join("postgres");
+    copy_initial_data(&home).await;
+    (server_in(&home).await, folder)
 }
 
 /// Starts a PostgreSQL server with its data in a folder.

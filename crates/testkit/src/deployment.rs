@@ -12,7 +12,7 @@ use tokio::process::Command;
 use super::eventually;
 use super::server::{Server, binary};
 use super::sessions::Sessions;
-use super::test_database::{TestDatabase, shared_server};
+use super::test_database::{TestDatabases, exists_on_shared_server, shared_server};
 
 /// Databases and a broker of one test. Dropping the value stops the broker and drops the databases that are on the
 /// shared server.
@@ -26,7 +26,7 @@ pub struct Deployment {
     /// The broker's process. Tests kill and restart it.
     pub nats: NatsServer,
     pub(crate) folder: tempfile::TempDir,
-    databases: Vec<TestDatabase>,
+    databases: TestDatabases,
     sessions: Sessions,
 }
 
@@ -51,21 +51,21 @@ impl Deployment {
     async fn migrated_template(shards: usize) -> String {
         let program = binary().metadata().unwrap();
         let template = format!("migrated_{}_{}_{}_{shards}", program.size(), program.mtime(), program.mtime_nsec());
-        let server = shared_server();
-        let mut admin = PgConnection::connect(&server).await.unwrap();
-        // Held until the connection is closed.
-        let lock = "SELECT pg_advisory_lock(hashtext('migrated template'))";
-        sqlx::query(lock).execute(&mut admin).await.unwrap();
-        let exists = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)";
         let last = database_name(&template, shards);
-        if !sqlx::query_scalar::<_, bool>(exists).bind(&last).fetch_one(&mut admin).await.unwrap() {
-            let mut migrated = Self::with_databases(&server, &vec![server.as_str(); shards], None).await;
-            migrated.migrate().await;
-            for (index, database) in std::mem::take(&mut migrated.databases).into_iter().enumerate() {
-                database.keep_as(&database_name(&template, index)).await;
+        if !exists_on_shared_server(last.clone()).await {
+            let server = shared_server();
+            let mut lock = PgConnection::connect(&server).await.unwrap();
+            // Held until the connection is closed.
+            let wait = "SELECT pg_advisory_lock(hashtext('migrated template'))";
+            sqlx::query(wait).execute(&mut lock).await.unwrap();
+            // Another test may have created them meanwhile.
+            if !exists_on_shared_server(last).await {
+                let mut migrated = Self::with_databases(&server, &vec![server.as_str(); shards], None).await;
+                migrated.migrate().await;
+                std::mem::take(&mut migrated.databases).keep_as(|index| database_name(&template, index)).await;
             }
+            lock.close().await.unwrap();
         }
-        admin.close().await.unwrap();
         template
     }
 
@@ -90,14 +90,15 @@ impl Deployment {
     /// Creates the databases of a deployment, empty ones or copies of a template, and starts a broker.
     async fn with_databases(cluster: &str, shards: &[&str], template: Option<&str>) -> Self {
         let name = format!("t{}", uuid::Uuid::new_v4().simple());
-        let mut databases = Vec::new();
-        for (index, server) in std::iter::once(&cluster).chain(shards).enumerate() {
-            let template = template.map(|template| database_name(template, index));
-            databases.push(TestDatabase::create(server, database_name(&name, index), template.as_deref()).await);
+        let wanted = |index| (database_name(&name, index), template.map(|template| database_name(template, index)));
+        let servers: Vec<&str> = std::iter::once(&cluster).chain(shards).copied().collect();
+        let (mut databases, mut created) = (TestDatabases::default(), 0);
+        for group in servers.chunk_by(|one, other| one == other) {
+            databases.create(group[0], (created..created + group.len()).map(wanted).collect()).await;
+            created += group.len();
         }
-        let mut dsns = databases.iter().map(TestDatabase::dsn);
-        let cluster_dsn = dsns.next().unwrap();
-        let mut shard_dsns: Vec<String> = dsns.collect();
+        let mut shard_dsns = databases.dsns();
+        let cluster_dsn = shard_dsns.remove(0);
         let folder = tempfile::tempdir().unwrap();
         let nats = NatsServer::start(NatsOptions::new(folder.path().join("nats"))).await.unwrap();
         let env = vec![
@@ -131,9 +132,9 @@ impl Deployment {
     pub async fn add_database(&mut self) {
         let name = self.cluster_dsn.rsplit('/').next().unwrap();
         let name = format!("{}_{}", name.trim_end_matches("_cluster"), self.shard_dsns.len());
-        let database = TestDatabase::create(self.databases[0].server(), name, None).await;
-        self.shard_dsns.push(database.dsn());
-        self.databases.push(database);
+        let server = self.databases.server().to_owned();
+        self.databases.create(&server, vec![(name, None)]).await;
+        self.shard_dsns.extend(self.databases.dsns().pop());
         self.configure_shards(&self.shard_dsns.clone());
     }
 

@@ -45,13 +45,13 @@ impl Deployment {
         for id in ids {
             of_shard[usize::from(map.shard_of(id))].push(id.get());
         }
-        let mut cluster = self.cluster().await;
+        let mut cluster = self.cluster_session().await;
         let covered = "UPDATE noetl.machine_lease SET ceiling_ms = greatest(ceiling_ms, $1) WHERE machine_id = 0";
         let end = i64::try_from(start).unwrap() + i64::try_from(executions).unwrap();
-        sqlx::query(covered).bind(end).execute(&mut cluster).await.unwrap();
+        sqlx::query(covered).bind(end).execute(&mut *cluster).await.unwrap();
         for (shard, ids) in of_shard.iter().enumerate() {
-            sqlx::query(CLAIMS).bind(ids).execute(&mut cluster).await.unwrap();
-            write_logs(&mut self.shard(shard).await, ids, events).await;
+            sqlx::query(CLAIMS).bind(ids).execute(&mut *cluster).await.unwrap();
+            write_logs(&mut *self.shard_session(shard).await, ids, events).await;
         }
     }
 }

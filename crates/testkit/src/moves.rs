@@ -35,7 +35,7 @@ impl Deployment {
     /// rows on the source.
     pub async fn copy_bucket(&self, moving: BucketMove) {
         let BucketMove { bucket, from, to } = moving;
-        let (mut source, mut target) = (self.shard(from).await, self.shard(to).await);
+        let (mut source, mut target) = (self.shard_session(from).await, self.shard(to).await);
         run(&mut target, "SET noetl.moves_buckets = 'on'").await;
         for (table, open, overrides) in [
             ("event", "", "'{\"tx_id\": \"4\"}'::jsonb"),
@@ -51,7 +51,7 @@ impl Deployment {
                 "SELECT to_jsonb(row)::text FROM noetl.{table} AS row
                  WHERE noetl.bucket_of(execution_id) = {bucket} {open} ORDER BY {order}"
             );
-            let rows: Vec<String> = sqlx::query_scalar(AssertSqlSafe(select)).fetch_all(&mut source).await.unwrap();
+            let rows: Vec<String> = sqlx::query_scalar(AssertSqlSafe(select)).fetch_all(&mut *source).await.unwrap();
             for row in rows {
                 let insert = format!(
                     "INSERT INTO noetl.{table}
@@ -106,12 +106,13 @@ impl Deployment {
     pub async fn clean_bucket(&self, moving: BucketMove) {
         let BucketMove { bucket, from, .. } = moving;
         let delete = format!(
-            "DELETE FROM noetl.event WHERE noetl.bucket_of(execution_id) = {bucket};
-             DELETE FROM noetl.execution WHERE noetl.bucket_of(execution_id) = {bucket}"
+            "BEGIN;
+             SET LOCAL noetl.moves_buckets = 'on';
+             DELETE FROM noetl.event WHERE noetl.bucket_of(execution_id) = {bucket};
+             DELETE FROM noetl.execution WHERE noetl.bucket_of(execution_id) = {bucket};
+             COMMIT"
         );
-        let mut source = self.shard(from).await;
-        run(&mut source, "SET noetl.moves_buckets = 'on'").await;
-        run(&mut source, &delete).await;
+        run(&mut *self.shard_session(from).await, &delete).await;
         let clean = format!(
             "UPDATE noetl.bucket_move SET state = 'cleaned' WHERE bucket = {bucket} AND state = 'settled';
              UPDATE noetl.shard_map_version SET version = version + 1"

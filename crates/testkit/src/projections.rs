@@ -28,7 +28,7 @@ impl Deployment {
     pub async fn replica_without_projector(&self) -> Server {
         let server = self.replica_with(&NO_PROJECTOR_NO_STREAM).await;
         for shard in 0..self.shard_dsns.len() {
-            fill_has_ended(&mut self.shard(shard).await).await;
+            fill_has_ended(&mut *self.shard_session(shard).await).await;
         }
         server
     }
