@@ -15,7 +15,7 @@ use noetl_graphql::config::{RequiredSettings, Sources};
 use noetl_runtime::supervisor::{EndedEarly, Signals};
 use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::projections::fill_has_ended;
-use noetl_testkit::{Deployment, Live, Server};
+use noetl_testkit::{Deployment, Live, Server, http_client};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -67,7 +67,7 @@ impl Counted {
 
     /// Sends an operation to the server, and returns its data and the number of allocations.
     fn send(&self, query: &str, variables: Value) -> (Value, u64) {
-        let post = reqwest::Client::new().post(format!("{}/graphql", self.url));
+        let post = http_client().post(format!("{}/graphql", self.url));
         let post = post.json(&json!({ "query": query, "variables": variables }));
         let (mut response, allocations) =
             self.during(async move { post.send().await.unwrap().json::<Value>().await.unwrap() });

@@ -2,13 +2,13 @@
 //! applies to its type.
 
 use futures::future::join_all;
-use noetl_testkit::{Deployment, Live, Server};
+use noetl_testkit::{Deployment, Live, Server, http_client};
 use serde_json::{Value, json};
 
 /// Sends an operation and returns the text of the response.
 async fn text(server: &Server, query: &str, variables: Value) -> String {
     let body = json!({ "query": query, "variables": variables });
-    let sent = reqwest::Client::new().post(format!("{}/graphql", server.url)).json(&body).send().await.unwrap();
+    let sent = http_client().post(format!("{}/graphql", server.url)).json(&body).send().await.unwrap();
     sent.text().await.unwrap()
 }
 

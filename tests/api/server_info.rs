@@ -1,6 +1,6 @@
 //! What a replica says about itself and about the other replicas.
 
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, Server, http_client};
 use serde_json::{Value, json};
 
 const REPLICAS: &str =
@@ -52,7 +52,7 @@ async fn a_replica_shows_its_settings_and_no_secret() {
         ("NOETL_INTERNAL_API_TOKEN", "secret-of-the-workers-0123456789"),
     ];
     let server = deployment.replica_with(&changed).await;
-    let request = reqwest::Client::new()
+    let request = http_client()
         .post(format!("{}/graphql", server.url))
         .bearer_auth("secret-of-the-workers-0123456789")
         .json(&json!({ "query": "{ server { features traceUrl settings { name value isDefault } } }" }));

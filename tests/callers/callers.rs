@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use noetl_testkit::{Deployment, Live, Server, TokenFile, WAIT_TIMEOUT, eventually};
+use noetl_testkit::{Deployment, Live, Server, TokenFile, WAIT_TIMEOUT, eventually, http_client};
 use reqwest::header::{ACCEPT, AUTHORIZATION, COOKIE, WWW_AUTHENTICATE};
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ async fn guarded(deployment: &Deployment, file: &TokenFile) -> Server {
 }
 
 fn at(server: &Server, parameters: &str, query: &str) -> RequestBuilder {
-    reqwest::Client::new().post(format!("{}/graphql{parameters}", server.url)).json(&json!({ "query": query }))
+    http_client().post(format!("{}/graphql{parameters}", server.url)).json(&json!({ "query": query }))
 }
 
 fn post(server: &Server, query: &str) -> RequestBuilder {
@@ -74,7 +74,7 @@ async fn no_operation_runs_without_a_valid_token() {
         assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
         assert_eq!(code(&response.json().await.unwrap()), "UNAUTHENTICATED");
     }
-    let stream = reqwest::Client::new().post(format!("{}/graphql/stream", server.url));
+    let stream = http_client().post(format!("{}/graphql/stream", server.url));
     let stream = stream.header(ACCEPT, "text/event-stream").json(&json!({ "query": VIEWER })).send().await.unwrap();
     assert_eq!(stream.status(), StatusCode::UNAUTHORIZED);
     for payload in [json!(null), json!({}), json!({ "token": unknown }), json!({ "Authorization": bearer(&expired) })] {
@@ -176,7 +176,7 @@ async fn a_removed_token_ends_its_live_connections_and_a_new_token_works() {
     let old = file.add(&["--role", "viewer", "--subject", "old"]);
     let server = guarded(&deployment, &file).await;
     let mut socket = live(&server, &old).await;
-    let stream = reqwest::Client::new().post(format!("{}/graphql/stream", server.url)).bearer_auth(&old);
+    let stream = http_client().post(format!("{}/graphql/stream", server.url)).bearer_auth(&old);
     let stream = stream.header(ACCEPT, "text/event-stream").json(&json!({ "query": STATUS })).send().await.unwrap();
     assert_eq!(stream.status(), StatusCode::OK);
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use noetl_testkit::worker::{event, event_with};
-use noetl_testkit::{Deployment, QUIET, Server, WAIT_TIMEOUT, eventually};
+use noetl_testkit::{Deployment, QUIET, Server, WAIT_TIMEOUT, eventually, http_client};
 use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -73,7 +73,8 @@ fn post(body: &Value) -> String {
 
 /// Panics unless a client with the given address gets a response.
 async fn is_served(server: &Server, host: u8) {
-    let client = reqwest::Client::builder().local_address(IpAddr::from([127, 0, 0, host])).build().unwrap();
+    let client =
+        reqwest::Client::builder().tls_certs_only([]).local_address(IpAddr::from([127, 0, 0, host])).build().unwrap();
     let request = client.post(format!("{}/graphql", server.url)).json(&json!({ "query": "{ server { version } }" }));
     let answer: Value = request.send().await.unwrap().json().await.unwrap();
     assert!(answer["data"]["server"]["version"].is_string(), "{answer}");
@@ -196,7 +197,7 @@ async fn the_connection_limits_are_settings() {
     let settings = [("NOETL_MAX_LIVE_CONNECTIONS", "2"), ("NOETL_CALLER_SHARE_PERCENT", "50")];
     let server = deployment.replica_with(&settings).await;
     let first = server.live("subscription { systemStatus { at } }", Value::Null).await;
-    let client = reqwest::Client::new();
+    let client = http_client();
     let stream = client.get(stream_url(&server, "subscription { systemStatus { at } }"));
     let refused = stream.header("accept", "text/event-stream").send().await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (503, "1"));
@@ -256,7 +257,7 @@ async fn an_item_of_a_subscription_has_a_deadline() {
     let query = format!(
         "subscription {{ executionUpdates(executionId: \"{id}\") {{ execution {{ status snapshot {{ version }} }} }} }}"
     );
-    let stream = reqwest::Client::new().get(stream_url(&server, &query)).header("accept", "text/event-stream");
+    let stream = http_client().get(stream_url(&server, &query)).header("accept", "text/event-stream");
     let mut stream = stream.send().await.unwrap();
     let mut text = String::new();
     let mut until = async |what: &str, from: usize| -> usize {

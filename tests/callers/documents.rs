@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use noetl_testkit::binary;
-use noetl_testkit::{Deployment, TokenFile};
+use noetl_testkit::{Deployment, TokenFile, http_client};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -84,7 +84,7 @@ async fn an_enforced_manifest_admits_only_its_documents_except_for_admins() {
     let settings = [(name, tokens.as_str()), ("NOETL_DOCUMENTS", path), ("NOETL_DOCUMENTS_MODE", "enforce")];
     let server = deployment.replica_with(&settings).await;
     let send = async |token: &str, body: Value| {
-        let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).bearer_auth(token).json(&body);
+        let request = http_client().post(format!("{}/graphql", server.url)).bearer_auth(token).json(&body);
         request.send().await.unwrap().json::<Value>().await.unwrap()
     };
     for id in manifest.keys() {

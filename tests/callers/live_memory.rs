@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use noetl_testkit::{Deployment, Live, Server, TokenFile};
+use noetl_testkit::{Deployment, Live, Server, TokenFile, http_client};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -98,7 +98,7 @@ async fn a_large_subscription_is_refused_over_every_transport() {
     assert_eq!(limit(&live.errors().await[0]), "subscription_bytes");
     let body = json!({ "query": EVENTS, "variables": { "ids": ids } });
     let post = |path: &str, accept| {
-        reqwest::Client::new().post(format!("{}{path}", server.url)).header("accept", accept).json(&body).send()
+        http_client().post(format!("{}{path}", server.url)).header("accept", accept).json(&body).send()
     };
     let stream = post("/graphql/stream", "text/event-stream").await.unwrap().text().await.unwrap();
     assert!(stream.contains("subscription_bytes"), "{stream}");

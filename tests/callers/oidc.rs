@@ -16,7 +16,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use futures::future::join_all;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use noetl_testkit::{Deployment, Live, Server, eventually};
+use noetl_testkit::{Deployment, Live, Server, eventually, http_client};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -358,7 +358,7 @@ struct SignIn<'a> {
 impl<'a> SignIn<'a> {
     async fn new(provider: &'a Provider, deployment: &Deployment, more: &[(&str, &str)]) -> Self {
         let server = provider.replica_with(deployment, more).await;
-        Self { provider, server, http: reqwest::Client::new() }
+        Self { provider, server, http: http_client() }
     }
 
     async fn invitation(&self) -> (u16, Value) {

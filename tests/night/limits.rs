@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, Live, eventually, sleep_in_scenario};
+use noetl_testkit::{Deployment, Live, eventually, http_client, sleep_in_scenario};
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 
@@ -53,7 +53,7 @@ pub async fn outbox(night: &mut Night) {
 pub fn requests(site: &mut Site, query: impl Into<String>, token: Option<&'static str>, pause: Duration) {
     let (url, query) = (format!("{}/graphql", site.replica(1).url), query.into());
     site.beside.spawn(async move {
-        let client = reqwest::Client::new();
+        let client = http_client();
         loop {
             let mut request = client.post(&url).json(&json!({ "query": query }));
             if let Some(token) = token {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use noetl_testkit::{Deployment, Live, Server, WAIT_TIMEOUT, eventually, sleep_in_scenario};
+use noetl_testkit::{Deployment, Live, Server, WAIT_TIMEOUT, eventually, http_client, sleep_in_scenario};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -88,7 +88,7 @@ impl Load {
         for _ in 0..4 {
             let (url, answered, stop) = (format!("{url}/graphql"), Arc::clone(&answered), Arc::clone(&stop));
             clients.spawn(async move {
-                let (client, mut ids) = (reqwest::Client::new(), Vec::new());
+                let (client, mut ids) = (http_client(), Vec::new());
                 while !stop.load(Ordering::Relaxed) {
                     let request = client.post(&url).json(&json!({ "query": EXECUTE })).timeout(WAIT_TIMEOUT);
                     let response = request.send().await.expect("the request failed");
@@ -175,7 +175,7 @@ async fn slow_down(deployment: &Deployment) {
 async fn slow_mutation(server: &Server, executions: usize) -> JoinHandle<reqwest::Result<Value>> {
     let field = |index| format!("e{index}: execute(input: {{ entry: {{ path: \"p\" }} }}) {{ outcome }}");
     let query = format!("mutation {{ {} }}", (0..executions).map(field).collect::<Vec<_>>().join(" "));
-    let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).json(&json!({ "query": query }));
+    let request = http_client().post(format!("{}/graphql", server.url)).json(&json!({ "query": query }));
     let task = tokio::spawn(async move { request.send().await?.json().await });
     eventually("the mutation runs", async || (server.metric("graphql_requests").await >= 1.0).then_some(())).await;
     task

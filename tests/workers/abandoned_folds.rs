@@ -10,7 +10,7 @@ use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
 use noetl_testkit::feed::run;
 use noetl_testkit::projections::insert_step_event;
-use noetl_testkit::{Deployment, Live, eventually};
+use noetl_testkit::{Deployment, Live, eventually, http_client};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgConnection};
 
@@ -102,7 +102,7 @@ async fn the_folds_of_a_killed_replica_end() {
     let mut shard = deployment.shard(0).await;
     slow_folds(&mut shard, id).await;
     let query = json!({ "query": format!("{{ execution(id: \"{id}\") {{ steps {{ nodes {{ name }} }} }} }}") });
-    let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).json(&query).send();
+    let request = http_client().post(format!("{}/graphql", server.url)).json(&query).send();
     let reader = tokio::spawn(request);
     until_folds(&mut shard, 1).await;
     server.kill_9().await;

@@ -2,7 +2,7 @@
 //! it registered, and each mutation writes a line to the audit log.
 
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, QUIET, Server, TokenFile, eventually};
+use noetl_testkit::{Deployment, QUIET, Server, TokenFile, eventually, http_client};
 use serde_json::{Value, json};
 
 /// Tokens by subject.
@@ -384,7 +384,7 @@ async fn a_registration_finished_by_another_caller_keeps_its_first_caller() {
     assert!(server.stop().await.success());
     let mut doomed = callers.replica(&deployment, &[("NOETL_FAULT_POINT", "register.reserved")]).await;
     let (client, body) = (
-        reqwest::Client::new(),
+        http_client(),
         json!({ "query": "mutation {
         registerSubscription(input: { path: \"inbox\" }) { subscription { id } } }" }),
     );

@@ -17,7 +17,7 @@ use noetl_storage::ingest::{self, Logs, NewEvent, Numbering, Writer};
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::pools::Database;
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, Server, TokenFile, eventually};
+use noetl_testkit::{Deployment, Server, TokenFile, eventually, http_client};
 use serde_json::{Map, Value, json};
 
 const EXECUTE: &str = "mutation($input: ExecuteInput!) { execute(input: $input) {
@@ -155,7 +155,7 @@ async fn the_claim_of_a_crashed_server_does_not_start_an_execution_in_a_log_of_a
     let message = json!({ "path": "process", "dedup": { "key": "order-17" } });
     let input = json!({ "input": noetl_testkit::execute_input(message.clone()) });
     let body = json!({ "query": EXECUTE, "variables": input });
-    let post = reqwest::Client::new().post(format!("{}/graphql", doomed.url)).bearer_auth(&world.victim).json(&body);
+    let post = http_client().post(format!("{}/graphql", doomed.url)).bearer_auth(&world.victim).json(&body);
     assert!(post.send().await.is_err());
     doomed.ended().await;
     // An id that is old enough for others.

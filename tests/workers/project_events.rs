@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use noetl_testkit::feed::{Key, Reader, run};
 use noetl_testkit::worker::{event, event_with};
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, Server, http_client};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sqlx::FromRow;
@@ -440,7 +440,7 @@ async fn a_batch_has_1_to_5000_events_and_a_body_over_the_limit_is_refused() {
         assert_eq!((count(&payload, "projected"), &payload["rejected"]), (0, &json!([])));
     }
     let body = json!({ "query": "mutation { a }", "variables": { "a": "x".repeat(64 << 20) } }).to_string();
-    let post = reqwest::Client::new().post(format!("{}/graphql", server.url));
+    let post = http_client().post(format!("{}/graphql", server.url));
     let answer = post.header("content-type", "application/json").body(body).send().await;
     // The server responds before it has read the whole body. The client may fail while it still writes, and then gets
     // no response.
@@ -458,7 +458,7 @@ async fn project_text(server: &Server, id: i64, fields: &str) -> Value {
         projected duplicates rejected { index userErrors { code field message } } userErrors { message } } }";
     let event = format!(r#"{{"executionId": "1", "eventId": "{id}", "type": "call.done", {fields}}}"#);
     let body = format!(r#"{{"variables": {{"event": {event}}}, "query": {}}}"#, json!(query));
-    let post = reqwest::Client::new().post(format!("{}/graphql", server.url));
+    let post = http_client().post(format!("{}/graphql", server.url));
     let response = post.header("content-type", "application/json").body(body).send().await.unwrap();
     let mut response: Value = response.json().await.unwrap();
     assert_eq!(response.get("errors"), None, "{response}");

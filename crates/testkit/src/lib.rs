@@ -50,7 +50,7 @@ pub use database_rows::{LifecycleEvent, QUIET};
 pub use deployment::Deployment;
 pub use live::{Handshake, Live};
 pub use postgres::{NOT_DURABLE, limit_files, own_postgres};
-pub use server::{Server, binary, execute_input, sleep_in_scenario};
+pub use server::{Server, binary, execute_input, http_client, sleep_in_scenario};
 pub use sources::{repository, sources};
 pub use tokens::TokenFile;
 pub use watched_check::Checked;

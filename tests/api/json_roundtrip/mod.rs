@@ -10,7 +10,7 @@ use async_nats::jetstream::consumer::pull::OrderedConfig;
 use futures::StreamExt;
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::NO_RELAY;
-use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually, execute_input};
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually, execute_input, http_client};
 use plain_json as json;
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ const EVENTS: &str = "query($id: ID!, $first: Int) { events(executionId: $id, fi
 
 /// Sends a body unchanged and returns the response.
 async fn post(server: &Server, body: String) -> Value {
-    let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).timeout(WAIT_TIMEOUT);
+    let request = http_client().post(format!("{}/graphql", server.url)).timeout(WAIT_TIMEOUT);
     let response = request.header("content-type", "application/json").body(body).send().await.unwrap();
     json::read(&response.text().await.unwrap()).unwrap()
 }

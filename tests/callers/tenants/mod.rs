@@ -17,7 +17,7 @@ use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use noetl_testkit::{Deployment, TokenFile};
+use noetl_testkit::{Deployment, TokenFile, http_client};
 
 use world::{Side, World};
 
@@ -119,7 +119,7 @@ async fn a_token_with_a_tenant_gets_no_metrics_and_no_backlog() {
     let (name, path) = tokens.setting();
     let server = deployment.replica_with(&[(name, &path)]).await;
     let status = async |token: &str, path: &str| {
-        let request = reqwest::Client::new().get(format!("{}{path}", server.url)).bearer_auth(token);
+        let request = http_client().get(format!("{}{path}", server.url)).bearer_auth(token);
         request.send().await.unwrap().status().as_u16()
     };
     for path in ["/metrics", "/scaler/outbox", "/scaler/subscriptions"] {

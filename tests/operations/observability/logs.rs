@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use noetl_testkit::{Deployment, TokenFile, eventually};
+use noetl_testkit::{Deployment, TokenFile, eventually, http_client};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use sqlx::Connection;
@@ -17,7 +17,7 @@ async fn a_slow_operation_is_logged_without_its_variables_and_without_colours() 
     let (mut holder, mut watcher) = (deployment.cluster().await, deployment.cluster().await);
     let mut held = holder.begin().await.unwrap();
     sqlx::query("LOCK TABLE noetl.catalog IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
-    let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).header("x-request-id", "stalled-1");
+    let request = http_client().post(format!("{}/graphql", server.url)).header("x-request-id", "stalled-1");
     let body = json!({ "query": query, "variables": { "path": "secret/path" } });
     let stalled = request.json(&body).send();
     let releasing = async {

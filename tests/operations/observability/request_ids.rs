@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use noetl_testkit::{Deployment, Handshake};
+use noetl_testkit::{Deployment, Handshake, http_client};
 use reqwest::Method;
 use reqwest::header::HeaderValue;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ const FAILING: &str = "{ execution(id: \"1\") { snapshot { version } } }";
 async fn every_response_has_the_request_id_and_hostile_ids_are_replaced() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica().await;
-    let client = reqwest::Client::new();
+    let client = http_client();
     let send = async |method: Method, path: &str, id: &[u8]| {
         let request = client.request(method, format!("{}{path}", server.url));
         let response = request.header("x-request-id", HeaderValue::from_bytes(id).unwrap()).send().await.unwrap();
@@ -53,7 +53,7 @@ async fn an_internal_error_has_the_request_id_and_the_log_has_the_cause() {
     let query = FAILING.replace("\"1\"", &execution.to_string());
     break_projections(&deployment).await;
 
-    let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).header("x-request-id", "over-http");
+    let request = http_client().post(format!("{}/graphql", server.url)).header("x-request-id", "over-http");
     let response: Value = request.json(&json!({ "query": query })).send().await.unwrap().json().await.unwrap();
     let extensions = &response["errors"][0]["extensions"];
     let internal = |request: &str| json!({ "code": "INTERNAL", "requestId": request, "retryable": false });

@@ -1,6 +1,6 @@
 //! Spans of a request, as a collector receives them.
 
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, Server, eventually, http_client};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
@@ -21,7 +21,7 @@ fn traceparent(trace: &str) -> String {
 
 /// Sends an operation as part of a trace.
 async fn send_traced(server: &Server, trace: &str, query: &str, variables: Value) -> Value {
-    let request = reqwest::Client::new().post(format!("{}/graphql", server.url));
+    let request = http_client().post(format!("{}/graphql", server.url));
     let request = request.header("traceparent", traceparent(trace));
     let body = json!({ "query": query, "variables": variables });
     request.json(&body).send().await.unwrap().json().await.unwrap()

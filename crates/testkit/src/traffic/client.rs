@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Traffic;
 use crate::random::{Random, below, index, moment, seeded};
-use crate::sleep_in_scenario;
+use crate::{http_client, sleep_in_scenario};
 
 /// Time limit of a request; the server's own deadlines are shorter.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ pub(super) struct Client<'a> {
 
 impl<'a> Client<'a> {
     pub(super) fn new(traffic: &'a Traffic, random: Random) -> Self {
-        Self { traffic, http: reqwest::Client::new(), random }
+        Self { traffic, http: http_client(), random }
     }
 
     /// Returns a client that shares the connections and makes other random choices.
