@@ -111,9 +111,16 @@ async fn the_folds_of_a_killed_replica_end() {
 }
 
 #[tokio::test]
-async fn a_fold_that_the_database_ends_is_a_timeout_of_its_execution_only() {
+async fn a_fold_that_is_ended_is_a_timeout_of_its_execution_only() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_without_projector().await;
+    a_fold_ends_at_its_time_limit(&deployment, &server).await;
+    // It leaves its folds slow.
+    a_fold_that_the_database_ends_is_a_timeout_of_its_execution_only(&deployment, &server).await;
+}
+
+/// A fold that the database ends fails its execution, and no other one of the request.
+async fn a_fold_that_the_database_ends_is_a_timeout_of_its_execution_only(deployment: &Deployment, server: &Server) {
     let (slow, quick) = (server.start_execution().await, server.start_execution().await);
     let (mut shard, mut observer) = tokio::join!(deployment.shard(0), deployment.shard(0));
     slow_folds(&mut shard, slow).await;
@@ -137,10 +144,8 @@ async fn a_fold_that_the_database_ends_is_a_timeout_of_its_execution_only() {
     assert_eq!(response.unwrap()["errors"][0]["extensions"]["code"], "TIMEOUT");
 }
 
-#[tokio::test]
-async fn a_fold_ends_at_its_time_limit() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica_without_projector().await;
+/// A fold that has reached its time limit leaves its connection usable.
+async fn a_fold_ends_at_its_time_limit(deployment: &Deployment, server: &Server) {
     let id = server.start_execution().await;
     let mut shard = deployment.shard(0).await;
     slow_folds(&mut shard, id).await;

@@ -10,6 +10,8 @@ struct Callers {
     file: TokenFile,
     ann: String,
     bob: String,
+    /// Token of the operator `olga`.
+    operator: String,
     admin: String,
 }
 
@@ -17,8 +19,9 @@ impl Callers {
     fn new() -> Self {
         let file = TokenFile::new();
         let add = |role, subject| file.add(&["--role", role, "--subject", subject]);
-        let (ann, bob, admin) = (add("worker", "ann"), add("worker", "bob"), add("admin", "root"));
-        Self { file, ann, bob, admin }
+        let (ann, bob) = (add("worker", "ann"), add("worker", "bob"));
+        let (operator, admin) = (add("operator", "olga"), add("admin", "root"));
+        Self { file, ann, bob, operator, admin }
     }
 
     async fn replica(&self, deployment: &Deployment, settings: &[(&str, &str)]) -> Server {
@@ -77,16 +80,28 @@ async fn execute(server: &Server, token: &str, parent: &str) -> String {
 }
 
 #[tokio::test]
-async fn events_contain_the_caller_that_caused_them() {
+async fn what_a_caller_does_names_it_and_a_worker_changes_only_its_own_subscriptions() {
     let (deployment, callers) = (Deployment::start(2).await, Callers::new());
-    let server = callers.replica(&deployment, &[]).await;
+    let (server, open) = tokio::join!(callers.replica(&deployment, &[]), deployment.replica());
     callers.register_entries(&server).await;
-    let inbox = registered(&register(&server, &callers.ann).await);
-    transition(&server, &callers.ann, "activate", &inbox).await;
-    transition(&server, &callers.admin, "pause", &inbox).await;
-    let id = execute(&server, &callers.ann, &inbox).await;
+    // Each part leaves no live subscription that a worker registered.
+    executions_name_who_started_and_cancelled_them_and_one_list_of_events_names_who_acted_and_why(
+        &callers, &server, &open,
+    )
+    .await;
+    events_contain_the_caller_that_caused_them(&callers, &server, &open).await;
+    a_worker_can_change_only_the_subscriptions_that_it_registered(&callers, &server, &open).await;
+    catalog_entries_name_who_registered_and_retired_them(&deployment, &callers, &server, &open).await;
+}
+
+/// An event names its caller, and ignores the name that an event of a worker contains.
+async fn events_contain_the_caller_that_caused_them(callers: &Callers, server: &Server, open: &Server) {
+    let inbox = registered(&register(server, &callers.ann).await);
+    transition(server, &callers.ann, "activate", &inbox).await;
+    transition(server, &callers.admin, "pause", &inbox).await;
+    let id = execute(server, &callers.ann, &inbox).await;
     assert_eq!(
-        execute(&server, &callers.bob, &inbox).await,
+        execute(server, &callers.bob, &inbox).await,
         id,
         "a request of another caller with the same key is a duplicate"
     );
@@ -110,20 +125,18 @@ async fn events_contain_the_caller_that_caused_them() {
         log.iter().map(|(event, actor)| ((*event).to_owned(), json!(actor))).collect()
     };
     // Audit events are written in the background.
-    eventually("the duplicate is noted", async || {
-        Some(callers.log(&server, &inbox).await).filter(|log| log.len() == 4)
-    })
-    .await;
+    eventually("the duplicate is noted", async || Some(callers.log(server, &inbox).await).filter(|log| log.len() == 4))
+        .await;
     let expected = [
         ("subscription.registered", "ann"),
         ("subscription.activated", "ann"),
         ("subscription.paused", "root"),
         ("subscription.message.deduplicated", "bob"),
     ];
-    assert_eq!(callers.log(&server, &inbox).await, named(&expected));
+    assert_eq!(callers.log(server, &inbox).await, named(&expected));
     let expected =
         [("playbook_started", "ann"), ("step.enter", "bob"), ("step.exit", "bob"), ("playbook.cancelled", "root")];
-    assert_eq!(callers.log(&server, &id).await, named(&expected));
+    assert_eq!(callers.log(server, &id).await, named(&expected));
     let query = "query($id: ID!, $event: ID!) { event(executionId: $id, eventId: $event) { meta } }";
     let variables = json!({ "id": id, "event": (first + 1001).to_string() });
     let kept = server.send_as(&callers.admin, query, variables).await["data"]["event"]["meta"].take();
@@ -132,23 +145,24 @@ async fn events_contain_the_caller_that_caused_them() {
     let rerun = "mutation($id: ID!) { rerunExecutions(input: { select: { ids: [$id] } }) { results { executionId } } }";
     let again = server.send_as(&callers.bob, rerun, json!({ "id": id })).await;
     let again = again["data"]["rerunExecutions"]["results"][0]["executionId"].as_str();
-    let log = callers.log(&server, again.unwrap()).await;
+    let log = callers.log(server, again.unwrap()).await;
     assert_eq!(log, named(&[("playbook_started", "bob")]));
 
     // Without authentication, events have no actor.
-    let open = deployment.replica().await;
     let id = open.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
-    assert_eq!(callers.log(&server, &id).await, [("playbook_started".to_owned(), Value::Null)]);
+    assert_eq!(callers.log(server, &id).await, [("playbook_started".to_owned(), Value::Null)]);
+    transition(server, &callers.admin, "deactivate", &inbox).await;
 }
 
-#[tokio::test]
-async fn executions_name_who_started_and_cancelled_them_and_one_list_of_events_names_who_acted_and_why() {
-    let (deployment, callers) = (Deployment::start(2).await, Callers::new());
-    let server = callers.replica(&deployment, &[]).await;
-    callers.register_entries(&server).await;
-    let inbox = registered(&register(&server, &callers.ann).await);
-    transition(&server, &callers.ann, "activate", &inbox).await;
-    let cancelled = execute(&server, &callers.ann, &inbox).await;
+/// The callers of a start, a cancellation and a transition are shown with their reasons.
+async fn executions_name_who_started_and_cancelled_them_and_one_list_of_events_names_who_acted_and_why(
+    callers: &Callers,
+    server: &Server,
+    open: &Server,
+) {
+    let inbox = registered(&register(server, &callers.ann).await);
+    transition(server, &callers.ann, "activate", &inbox).await;
+    let cancelled = execute(server, &callers.ann, &inbox).await;
     let rerun = "mutation($id: ID!) { rerunExecution(input: { executionId: $id }) { executionId } }";
     let rerun = server.send_as(&callers.bob, rerun, json!({ "id": cancelled })).await;
     let completed = rerun["data"]["rerunExecution"]["executionId"].as_str().unwrap_or_else(|| panic!("{rerun}"));
@@ -163,7 +177,6 @@ async fn executions_name_who_started_and_cancelled_them_and_one_list_of_events_n
     let deactivate = "mutation($id: ID!) {
         deactivateSubscription(input: { subscriptionId: $id, reason: \"the source moves\" }) { userErrors { code } } }";
     server.send_as(&callers.admin, deactivate, json!({ "id": inbox })).await;
-    let open = deployment.replica().await;
     let unnamed = open.execute(json!({ "path": "flow" })).await["executionId"].as_str().unwrap().to_owned();
     open.data(cancel, json!({ "id": unnamed })).await;
 
@@ -212,14 +225,15 @@ async fn changed(server: &Server, token: Option<&str>, mutation: &str) -> Value 
     answer["data"]["it"].take()
 }
 
-#[tokio::test]
-async fn catalog_entries_name_who_registered_and_retired_them() {
-    let (deployment, callers) = (Deployment::start(1).await, Callers::new());
-    let olga = callers.file.add(&["--role", "operator", "--subject", "olga"]);
-    let (server, open) = tokio::join!(callers.replica(&deployment, &[]), deployment.replica());
-    callers.register_entries(&server).await;
+/// An entry has the callers of its registration and of its retirement.
+async fn catalog_entries_name_who_registered_and_retired_them(
+    deployment: &Deployment,
+    callers: &Callers,
+    server: &Server,
+    open: &Server,
+) {
     let register = "registerCatalogEntry(input: { path: \"open\", content: \"kind: playbook\" }) { outcome }";
-    changed(&open, None, register).await;
+    changed(open, None, register).await;
     let read = async |path: &str| {
         let query = "query($path: String!) { catalogEntry(by: { pathVersion: { path: $path, version: 1 } }) {
             catalogId registeredBy archivedBy
@@ -234,7 +248,7 @@ async fn catalog_entries_name_who_registered_and_retired_them() {
     let (of_none, unnamed) = read("open").await;
     assert_eq!(unnamed, json!({ "registeredBy": null, "archivedBy": null }));
 
-    let (root, olga) = (Some(callers.admin.as_str()), Some(olga.as_str()));
+    let (root, olga) = (Some(callers.admin.as_str()), Some(callers.operator.as_str()));
     for (path, token, mutation, archived_by) in [
         ("flow", root, "archive", json!("root")),
         // It is retired, so nothing changes.
@@ -245,7 +259,7 @@ async fn catalog_entries_name_who_registered_and_retired_them() {
         ("flow", olga, "archive", json!("olga")),
         ("open", olga, "archive", json!("olga")),
     ] {
-        let (id, on) = (if path == "flow" { &flow } else { &of_none }, if token.is_some() { &server } else { &open });
+        let (id, on) = (if path == "flow" { &flow } else { &of_none }, if token.is_some() { server } else { open });
         changed(
             on,
             token,
@@ -265,10 +279,7 @@ async fn catalog_entries_name_who_registered_and_retired_them() {
 #[tokio::test]
 async fn retries_and_discards_of_outbox_entries_are_in_the_logs_of_their_executions_and_change_no_state() {
     let (deployment, callers) = (Deployment::start(2).await, Callers::new());
-    let (olga, vera) = (
-        callers.file.add(&["--role", "operator", "--subject", "olga"]),
-        callers.file.add(&["--role", "viewer", "--subject", "vera"]),
-    );
+    let vera = callers.file.add(&["--role", "viewer", "--subject", "vera"]);
     let (server, open) = tokio::join!(callers.replica(&deployment, &QUIET), deployment.replica_with(&QUIET));
     callers.register_entries(&server).await;
     let mut ids = Vec::new();
@@ -313,7 +324,7 @@ async fn retries_and_discards_of_outbox_entries_are_in_the_logs_of_their_executi
     let one = format!("select: {{ ids: [\"{first}\"] }}, reason: \"the broker is back\"");
     let fourth = format!("select: {{ filter: {{ executionId: \"{}\" }} }}", ids[3]);
     let rest = "select: { filter: { statuses: [DEAD] } }".to_owned();
-    let (root, olga) = (Some(callers.admin.as_str()), Some(olga.as_str()));
+    let (root, olga) = (Some(callers.admin.as_str()), Some(callers.operator.as_str()));
     for (mutation, count) in [("retryOutbox", "retried"), ("discardOutbox", "discarded")] {
         bury().await;
         for (token, input, expected) in [
@@ -345,35 +356,35 @@ async fn retries_and_discards_of_outbox_entries_are_in_the_logs_of_their_executi
     assert_eq!(states().await, before);
 }
 
-#[tokio::test]
-async fn a_worker_can_change_only_the_subscriptions_that_it_registered() {
-    let (deployment, callers) = (Deployment::start(2).await, Callers::new());
-    let server = callers.replica(&deployment, &[]).await;
-    callers.register_entries(&server).await;
-    let inbox = registered(&register(&server, &callers.ann).await);
+/// A worker is refused every transition of a subscription of another caller.
+async fn a_worker_can_change_only_the_subscriptions_that_it_registered(
+    callers: &Callers,
+    server: &Server,
+    open: &Server,
+) {
+    let inbox = registered(&register(server, &callers.ann).await);
     assert_eq!(
-        registered(&register(&server, &callers.bob).await),
+        registered(&register(server, &callers.bob).await),
         inbox,
         "registering again returns the same subscription"
     );
     let moves = ["activate", "pause", "resume", "drain", "deactivate", "activate"];
     for action in moves {
-        let refused = transition(&server, &callers.bob, action, &inbox).await;
+        let refused = transition(server, &callers.bob, action, &inbox).await;
         assert_eq!(code(&refused), "FORBIDDEN", "{action}: {refused}");
-        let moved = transition(&server, &callers.ann, action, &inbox).await;
+        let moved = transition(server, &callers.ann, action, &inbox).await;
         assert_eq!(moved.get("errors"), None, "{action}: {moved}");
     }
-    let log = callers.log(&server, &inbox).await;
+    let log = callers.log(server, &inbox).await;
     assert_eq!(log.len(), 1 + moves.len(), "the log differs from the transitions that were carried out: {log:?}");
     assert!(log.iter().all(|(_, actor)| actor == "ann"), "{log:?}");
-    let moved = transition(&server, &callers.admin, "deactivate", &inbox).await;
+    let moved = transition(server, &callers.admin, "deactivate", &inbox).await;
     assert_eq!(moved["data"]["deactivateSubscription"]["subscription"]["status"], "DEACTIVATED");
 
     // A subscription that an unauthenticated caller registered belongs to no worker.
-    let open = deployment.replica().await;
     let of_nobody = open.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
     assert_ne!(of_nobody, inbox);
-    assert_eq!(code(&transition(&server, &callers.ann, "activate", &of_nobody).await), "FORBIDDEN");
+    assert_eq!(code(&transition(server, &callers.ann, "activate", &of_nobody).await), "FORBIDDEN");
 }
 
 #[tokio::test]

@@ -64,16 +64,23 @@ async fn rows_without_subject_and_rows_in_other_codecs_are_delivered() {
     assert_eq!(relayed(&deployment).await, BTreeSet::from(owned));
 }
 
-const CLAIM: &str = "mutation { claimOutbox(input: {select: {all: true}}) { claims {
+const CLAIM: &str = "mutation { claimOutbox(input: {select: {all: true}, limit: 2}) { claims {
     subject payload payloadCodec payloadBase64 contentType } userErrors { message } } }";
 
 #[tokio::test]
-async fn a_worker_receives_the_same_message_as_the_relay_publishes() {
+async fn a_worker_claims_rows_of_noetl_and_noetl_claims_no_dead_row() {
     let rows = r#"INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_bytes, payload_codec) VALUES
         (7, 1, NULL, '{"n": 1}', NULL, 'json'),
-        (8, 2, 'a.b', '{"n": 2}', '\x4152524f5731', 'arrow-feather')"#;
+        (8, 2, 'a.b', '{"n": 2}', '\x4152524f5731', 'arrow-feather'),
+        (9, 3, 'a', '{}', NULL, 'json')"#;
     let deployment = adopted(rows).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
+    a_worker_receives_the_same_message_as_the_relay_publishes(&server).await;
+    noetls_table_accepts_a_dead_row_and_noetls_publisher_does_not_claim_it(&deployment, &server).await;
+}
+
+/// A claim has the subject, the codec and the content that a message of the relay has.
+async fn a_worker_receives_the_same_message_as_the_relay_publishes(server: &Server) {
     let claims = server.data(CLAIM, Value::Null).await["claimOutbox"]["claims"].clone();
     let expected = json!([
         { "subject": "noetl.events.default.default.7.0", "payload": { "n": 1 }, "payloadCodec": "json",
@@ -87,16 +94,16 @@ async fn a_worker_receives_the_same_message_as_the_relay_publishes() {
 /// The rows that NoETL's publisher would claim: PENDING and FAILED rows whose `available_at` has passed.
 const NOETL_CLAIMS: &str = "status IN ('PENDING', 'FAILED') AND available_at <= now()";
 
-#[tokio::test]
-async fn noetls_table_accepts_a_dead_row_and_noetls_publisher_does_not_claim_it() {
-    let rows = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload) VALUES (7, 1, 'a', '{}')";
-    let deployment = adopted(rows).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+/// The table of NoETL accepts a DEAD row, and NoETL's publisher does not claim it.
+async fn noetls_table_accepts_a_dead_row_and_noetls_publisher_does_not_claim_it(
+    deployment: &Deployment,
+    server: &Server,
+) {
     let claimed = references(&server.claim(json!({ "maxAttempts": 1 })).await);
     server.failed(&claimed[0], "no", None).await;
     let entries = "{ outbox { entries(filter: { statuses: [DEAD] }) { nodes { entryId status } } } }";
     let entries = server.data(entries, Value::Null).await;
-    assert_eq!(entries["outbox"]["entries"]["nodes"], json!([{ "entryId": "0-1", "status": "DEAD" }]));
+    assert_eq!(entries["outbox"]["entries"]["nodes"], json!([{ "entryId": "0-3", "status": "DEAD" }]));
     assert_eq!(deployment.outbox_rows(NOETL_CLAIMS).await, 0);
 }
 

@@ -13,6 +13,7 @@ const OUTBOX: &str = "SELECT count(*) FROM noetl.outbox";
 const DEDUPLICATED: &str = "SELECT count(*) FROM noetl.event WHERE event_type = 'subscription.message.deduplicated'";
 const LOST_AUDITS: &str = "noetl_duplicate_audits_lost_total";
 const CLAIMS: &str = "SELECT count(*) FROM noetl.subscription_dedup";
+const WITH_KEY: &str = "SELECT count(*) FROM noetl.subscription_dedup WHERE dedup_key = 'm-1'";
 
 /// Starts a server with a playbook `process` and a live subscription of `inbox`. Returns the server and the
 /// subscription's id.
@@ -33,6 +34,12 @@ fn message(parent: Option<&str>, key: &str) -> Value {
     json!({ "path": "process", "parentExecutionId": parent, "workload": { "n": 1 }, "dedup": { "key": key } })
 }
 
+/// Returns the number of executions with this parent.
+async fn started(deployment: &Deployment, parent: &str) -> usize {
+    let children = "SELECT execution_id FROM noetl.execution WHERE parent_execution_id = $1";
+    deployment.rows::<(i64,)>(children, parent).await.len()
+}
+
 fn lasting(mut message: Value, seconds: u32) -> Value {
     message["dedup"]["windowSeconds"] = seconds.into();
     message
@@ -40,6 +47,11 @@ fn lasting(mut message: Value, seconds: u32) -> Value {
 
 fn id(payload: &Value) -> &str {
     payload["execution"]["id"].as_str().unwrap_or_else(|| panic!("{payload}"))
+}
+
+/// Returns the number of executions.
+async fn executions(deployment: &Deployment) -> i64 {
+    deployment.sum_over_shards(EXECUTIONS).await
 }
 
 async fn assert_executions(deployment: &Deployment, count: i64) {
@@ -101,10 +113,19 @@ async fn a_hundred_concurrent_requests_with_one_key_start_one_execution() {
 }
 
 #[tokio::test]
-async fn a_key_counts_as_new_after_its_window() {
+async fn a_key_is_free_again_after_the_window_of_its_request_or_its_subscription() {
     let deployment = Deployment::start(2).await;
     let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
-    let ask = async || server.execute(lasting(message(Some(&inbox), "m-1"), 1)).await;
+    tokio::join!(
+        a_key_counts_as_new_after_its_window(&deployment, &server, &inbox),
+        the_default_window_is_the_one_of_the_subscription(&deployment, &server),
+    );
+    assert_executions(&deployment, 6).await;
+}
+
+/// A fresh claim replaces an expired one, for one of many requests.
+async fn a_key_counts_as_new_after_its_window(deployment: &Deployment, server: &Server, inbox: &str) {
+    let ask = async || server.execute(lasting(message(Some(inbox), "m-1"), 1)).await;
     let first = ask().await;
     assert_eq!(first["outcome"], "STARTED");
     deployment.until_claims_are_settled().await;
@@ -112,57 +133,67 @@ async fn a_key_counts_as_new_after_its_window() {
     let second = ask().await;
     assert_eq!(second["outcome"], "STARTED", "{second}");
     assert_ne!(id(&first), id(&second));
-    assert_executions(&deployment, 2).await;
-    assert_eq!(deployment.in_cluster(CLAIMS).await, 1, "a fresh claim replaces the expired one");
+    assert_eq!(started(deployment, inbox).await, 2);
+    assert_eq!(deployment.in_cluster(WITH_KEY).await, 1, "a fresh claim replaces the expired one");
     deployment.until_claims_are_settled().await;
     sleep_in_scenario(Duration::from_millis(1100)).await;
-    let racing = join_all((0..20).map(|_| server.execute(lasting(message(Some(&inbox), "m-1"), 60)))).await;
+    let racing = join_all((0..20).map(|_| server.execute(lasting(message(Some(inbox), "m-1"), 60)))).await;
     assert_eq!(racing.iter().filter(|answer| answer["outcome"] == "STARTED").count(), 1, "{racing:?}");
-    assert_executions(&deployment, 3).await;
+    assert_eq!(started(deployment, inbox).await, 3);
 }
 
-#[tokio::test]
-async fn the_default_window_is_the_one_of_the_subscription() {
-    let deployment = Deployment::start(2).await;
+/// A request that names no window has that of its subscription.
+async fn the_default_window_is_the_one_of_the_subscription(deployment: &Deployment, server: &Server) {
     let content = json!({ "kind": "subscription", "dedup": { "window_secs": 1 } });
-    let (server, inbox) = with_subscription(&deployment, &content).await;
-    let first = server.execute(message(Some(&inbox), "m-1")).await;
+    server.register_entry("short", &content).await;
+    let short = server.register("short").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let first = server.execute(message(Some(&short), "default")).await;
     // Without a subscription, the default window is 300 seconds.
-    let alone = server.execute(message(None, "m-1")).await;
-    let ends = "SELECT extract(epoch FROM expires_at - seen_at)::bigint FROM noetl.subscription_dedup";
+    let alone = server.execute(message(None, "default")).await;
+    let ends = "SELECT extract(epoch FROM expires_at - seen_at)::bigint FROM noetl.subscription_dedup
+                WHERE dedup_key = 'default'";
     let mut cluster = deployment.cluster().await;
     let mut windows: Vec<i64> = sqlx::query_scalar(ends).fetch_all(&mut cluster).await.unwrap();
     windows.sort_unstable();
     assert_eq!(windows, [1, 300]);
     deployment.until_claims_are_settled().await;
     sleep_in_scenario(Duration::from_millis(1100)).await;
-    assert_ne!(id(&server.execute(message(Some(&inbox), "m-1")).await), id(&first));
-    assert_eq!(id(&server.execute(message(None, "m-1")).await), id(&alone));
+    assert_ne!(id(&server.execute(message(Some(&short), "default")).await), id(&first));
+    assert_eq!(id(&server.execute(message(None, "default")).await), id(&alone));
 }
 
 #[tokio::test]
-async fn a_key_is_scoped_to_its_parent_execution() {
+async fn a_key_in_its_parent_execution_identifies_a_request() {
     let deployment = Deployment::start(2).await;
     let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    server.register_entry("other", &json!({ "kind": "playbook" })).await;
+    an_invalid_request_does_not_claim_the_key(&deployment, &server, &inbox).await;
+    a_key_is_scoped_to_its_parent_execution(&deployment, &server, &inbox).await;
+    only_the_key_identifies_a_duplicate(&deployment, &server, &inbox).await;
+    a_different_request_is_a_conflict_if_it_asks_for_strictness(&deployment, &server, &inbox).await;
+}
+
+/// Each parent has keys of its own, and so has the absence of a parent.
+async fn a_key_is_scoped_to_its_parent_execution(deployment: &Deployment, server: &Server, inbox: &str) {
     server.register_entry("outbox", &json!({ "kind": "subscription" })).await;
     let outbox = server.register("outbox").await["subscription"]["id"].as_str().unwrap().to_owned();
     let parent = server.execute(json!({ "path": "process" })).await;
-    let scopes = [None, Some(inbox.as_str()), Some(outbox.as_str()), Some(id(&parent))];
+    let scopes = [None, Some(inbox), Some(outbox.as_str()), Some(id(&parent))];
     let mut ids = HashSet::new();
     for scope in scopes {
-        let first = server.execute(message(scope, "m-1")).await;
+        let first = server.execute(message(scope, "scope")).await;
         assert_eq!(first["outcome"], "STARTED", "{scope:?}");
-        let again = server.execute(message(scope, "m-1")).await;
+        let again = server.execute(message(scope, "scope")).await;
         assert_eq!((id(&again), &again["outcome"]), (id(&first), &json!("DUPLICATE")), "{scope:?}");
         ids.insert(id(&first).to_owned());
     }
     assert_eq!(ids.len(), 4);
     // One audit event in each subscription's log, none in other logs.
-    assert_audits(&deployment, DEDUPLICATED, 2).await;
+    assert_audits(deployment, DEDUPLICATED, 2).await;
 }
 
-/// Returns requests with the same key as `message(…, "m-1")` and another content.
-fn different(parent: &str) -> Vec<Value> {
+/// Returns requests with the same key as `message(parent, key)` and another content.
+fn different(parent: &str, key: &str) -> Vec<Value> {
     let changes = [
         ("workload", json!({ "n": 2 })),
         ("executionPool", json!("gpu")),
@@ -171,19 +202,17 @@ fn different(parent: &str) -> Vec<Value> {
         ("inheritLabels", json!(true)),
     ];
     let different = |(field, value): (&str, Value)| {
-        let mut request = message(Some(parent), "m-1");
+        let mut request = message(Some(parent), key);
         request[field] = value;
         request
     };
     changes.map(different).into()
 }
 
-#[tokio::test]
-async fn only_the_key_identifies_a_duplicate() {
-    let deployment = Deployment::start(2).await;
-    let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
-    server.register_entry("other", &json!({ "kind": "playbook" })).await;
-    let first = server.execute(message(Some(&inbox), "m-1")).await;
+/// A request with a used key is a duplicate, whatever else it contains.
+async fn only_the_key_identifies_a_duplicate(deployment: &Deployment, server: &Server, inbox: &str) {
+    let before = executions(deployment).await;
+    let first = server.execute(message(Some(inbox), "only")).await;
     assert_eq!((&first["outcome"], &first["differs"]), (&json!("STARTED"), &Value::Null));
     let outcome = async |request: Value| {
         let answer = server.execute(request).await;
@@ -191,32 +220,34 @@ async fn only_the_key_identifies_a_duplicate() {
         assert_eq!(answer["executionId"], first["execution"]["id"], "{answer}");
         json!([answer["outcome"], answer["differs"]])
     };
-    for request in different(&inbox) {
+    for request in different(inbox, "only") {
         assert_eq!(outcome(request).await, json!(["DUPLICATE", true]));
     }
     // Another order of JSON keys or a newer version of the playbook does not make the request different.
     server.register_entry("process", &json!({ "kind": "playbook", "workload": { "x": 1 } })).await;
-    assert_eq!(outcome(message(Some(&inbox), "m-1")).await, json!(["DUPLICATE", false]));
-    assert_executions(&deployment, 1).await;
+    assert_eq!(outcome(message(Some(inbox), "only")).await, json!(["DUPLICATE", false]));
+    assert_executions(deployment, before + 1).await;
     let differing = "SELECT count(*) FROM noetl.event
                      WHERE event_type = 'subscription.message.deduplicated' AND context @> '{\"differs\": true}'";
-    assert_audits(&deployment, DEDUPLICATED, 6).await;
-    assert_audits(&deployment, differing, 5).await;
+    assert_audits(deployment, DEDUPLICATED, 2 + 6).await;
+    assert_audits(deployment, differing, 5).await;
 }
 
-#[tokio::test]
-async fn a_different_request_is_a_conflict_if_it_asks_for_strictness() {
-    let deployment = Deployment::start(2).await;
-    let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
-    server.register_entry("other", &json!({ "kind": "playbook" })).await;
+/// A strict request with a used key and other content is refused.
+async fn a_different_request_is_a_conflict_if_it_asks_for_strictness(
+    deployment: &Deployment,
+    server: &Server,
+    inbox: &str,
+) {
+    let before = executions(deployment).await;
     let strict = |mut request: Value| {
         request["dedup"]["rejectDifferent"] = true.into();
         request
     };
     // The first request of a key may ask for it too; it is compared with itself only.
-    let first = server.execute(strict(message(Some(&inbox), "m-1"))).await;
+    let first = server.execute(strict(message(Some(inbox), "strict"))).await;
     assert_eq!(first["outcome"], "STARTED", "{first}");
-    for request in different(&inbox) {
+    for request in different(inbox, "strict") {
         let answer = server.execute(strict(request)).await;
         let error = &answer["userErrors"][0];
         assert_eq!(error["code"], "IDEMPOTENCY_MISMATCH", "{answer}");
@@ -225,15 +256,13 @@ async fn a_different_request_is_a_conflict_if_it_asks_for_strictness() {
         assert!(error["message"].as_str().unwrap().contains(id(&first)), "{error}");
         assert_eq!(json!([answer["execution"], answer["outcome"], answer["differs"]]), json!([null, null, null]));
     }
-    let again = server.execute(strict(message(Some(&inbox), "m-1"))).await;
+    let again = server.execute(strict(message(Some(inbox), "strict"))).await;
     assert_eq!((id(&again), &again["outcome"], &again["differs"]), (id(&first), &json!("DUPLICATE"), &json!(false)));
-    assert_executions(&deployment, 1).await;
+    assert_executions(deployment, before + 1).await;
 }
 
-#[tokio::test]
-async fn an_invalid_request_does_not_claim_the_key() {
-    let deployment = Deployment::start(2).await;
-    let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+/// A request that is refused leaves its key free.
+async fn an_invalid_request_does_not_claim_the_key(deployment: &Deployment, server: &Server, inbox: &str) {
     let bad = [
         (json!({ "path": "nowhere" }), "NOT_FOUND", "entry.path"),
         (json!({ "path": "inbox" }), "WRONG_KIND", "entry.path"),
@@ -242,7 +271,7 @@ async fn an_invalid_request_does_not_claim_the_key() {
         (json!({ "executionPool": "a.b" }), "INVALID_INPUT", "executionPool"),
     ];
     for (change, code, field) in bad {
-        let mut request = message(Some(&inbox), "m-1");
+        let mut request = message(Some(inbox), "invalid");
         request.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let answer = server.execute(request).await;
         assert_eq!(answer["userErrors"][0]["code"], code, "{answer}");
@@ -250,8 +279,8 @@ async fn an_invalid_request_does_not_claim_the_key() {
         assert_eq!(answer["userErrors"][0]["field"], json!(field), "{answer}");
     }
     assert_eq!(deployment.in_cluster(CLAIMS).await, 0);
-    assert_eq!(server.execute(message(Some(&inbox), "m-1")).await["outcome"], "STARTED");
-    assert_executions(&deployment, 1).await;
+    assert_eq!(server.execute(message(Some(inbox), "invalid")).await["outcome"], "STARTED");
+    assert_executions(deployment, 1).await;
 }
 
 async fn execute_batch(server: &Server, requests: Vec<Value>) -> Value {
@@ -263,9 +292,15 @@ async fn execute_batch(server: &Server, requests: Vec<Value>) -> Value {
 }
 
 #[tokio::test]
-async fn batch_results_are_in_the_order_of_the_requests() {
+async fn a_batch_of_1_to_1000_requests_has_a_result_for_each() {
     let deployment = Deployment::start(3).await;
     let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    a_batch_accepts_1_to_1000_requests(&deployment, &server).await;
+    batch_results_are_in_the_order_of_the_requests(&deployment, &server, &inbox).await;
+}
+
+/// Each request of a batch has its own result, at its index.
+async fn batch_results_are_in_the_order_of_the_requests(deployment: &Deployment, server: &Server, inbox: &str) {
     // Each group of ten requests has five new keys, two duplicates of the first, one different request with a used key
     // that is rejected in every second group, one request without a key, and one invalid request of one of three kinds.
     let request = |n: usize| {
@@ -292,7 +327,7 @@ async fn batch_results_are_in_the_order_of_the_requests() {
             _ => keyed(n, n),
         }
     };
-    let answer = execute_batch(&server, (0..1000).map(request).collect()).await;
+    let answer = execute_batch(server, (0..1000).map(request).collect()).await;
     assert_eq!(answer["userErrors"], json!([]));
     let results = answer["results"].as_array().unwrap();
     assert_eq!(results.len(), 1000);
@@ -329,31 +364,29 @@ async fn batch_results_are_in_the_order_of_the_requests() {
             }
         }
     }
-    assert_executions(&deployment, 600).await;
-    assert_audits(&deployment, DEDUPLICATED, 250).await;
+    assert_executions(deployment, 600).await;
+    assert_audits(deployment, DEDUPLICATED, 250).await;
 
-    let again = execute_batch(&server, (0..5).map(request).collect()).await;
+    let again = execute_batch(server, (0..5).map(request).collect()).await;
     for (first, second) in results.iter().zip(again["results"].as_array().unwrap()) {
         assert_eq!((id(second), &second["outcome"]), (id(first), &json!("DUPLICATE")));
     }
 }
 
-#[tokio::test]
-async fn a_batch_accepts_1_to_1000_requests() {
-    let deployment = Deployment::start(1).await;
-    let (server, _) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+/// A batch of another size starts nothing.
+async fn a_batch_accepts_1_to_1000_requests(deployment: &Deployment, server: &Server) {
     let good = json!({ "path": "process" });
     let mut with_malformed = vec![good.clone(); 1000];
     with_malformed.push(json!({ "catalogId": "no number" }));
     let batches = [vec![], vec![good; 1001], with_malformed, vec![json!({ "catalogId": "no number" }); 1001]];
     for requests in batches {
         let count = requests.len();
-        let answer = execute_batch(&server, requests).await;
+        let answer = execute_batch(server, requests).await;
         assert_eq!(answer["results"].as_array().unwrap().len(), 0, "{count}");
         let error = &answer["userErrors"][0];
         assert_eq!((&error["code"], &error["field"]), (&json!("INVALID_INPUT"), &json!(["requests"])), "{count}");
     }
-    assert_executions(&deployment, 0).await;
+    assert_executions(deployment, 0).await;
 }
 
 /// A failover of a shard can lose an execution whose claim is settled in the cluster database.

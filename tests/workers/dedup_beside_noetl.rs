@@ -58,41 +58,49 @@ async fn age(cluster: &mut PgConnection, seconds: u32) {
 }
 
 #[tokio::test]
-async fn a_claim_of_noetl_is_checked_against_the_window_of_the_request() {
+async fn each_server_respects_the_claims_of_the_other() {
     let deployment = Deployment::start(1).await;
+    // Without a server of this project, which would finish the claim.
+    noetl_does_not_delete_a_reserved_claim(&deployment).await;
     let server = replica(&deployment).await;
+    a_claim_of_noetl_is_checked_against_the_window_of_the_request(&deployment, &server).await;
+    noetl_returns_the_execution_of_a_claim_until_the_claims_own_window_ends(&deployment, &server).await;
+}
+
+/// A claim of NoETL has no window of its own.
+async fn a_claim_of_noetl_is_checked_against_the_window_of_the_request(deployment: &Deployment, server: &Server) {
     let mut cluster = deployment.cluster().await;
     for (key, execution) in [("short", 101), ("long", 102)] {
         assert_eq!(claim_as_noetl(&mut cluster, 0, key, 300.0, execution).await, execution);
     }
     age(&mut cluster, 600).await;
-    let long = execute(&server, "long", 3600).await;
+    let long = execute(server, "long", 3600).await;
     assert_eq!((&long["outcome"], &long["executionId"]), (&json!("DUPLICATE"), &json!("102")), "{long}");
     // NoETL stores no request to compare with, and has not created the execution yet.
     assert_eq!((&long["differs"], &long["execution"]), (&Value::Null, &Value::Null), "{long}");
-    let short = execute(&server, "short", 599).await;
+    let short = execute(server, "short", 599).await;
     assert_eq!(short["outcome"], "STARTED", "{short}");
-    assert_eq!(execute(&server, "short", 599).await["executionId"], short["executionId"]);
+    assert_eq!(execute(server, "short", 599).await["executionId"], short["executionId"]);
 }
 
-#[tokio::test]
-async fn noetl_returns_the_execution_of_a_claim_until_the_claims_own_window_ends() {
-    let deployment = Deployment::start(1).await;
-    let server = replica(&deployment).await;
+/// A claim of this server outlasts the window with which NoETL deletes claims.
+async fn noetl_returns_the_execution_of_a_claim_until_the_claims_own_window_ends(
+    deployment: &Deployment,
+    server: &Server,
+) {
     let mut cluster = deployment.cluster().await;
-    let ours = execute(&server, "m-1", 3600).await["executionId"].as_str().unwrap().parse::<i64>().unwrap();
+    let ours = execute(server, "m-1", 3600).await["executionId"].as_str().unwrap().parse::<i64>().unwrap();
     age(&mut cluster, 600).await;
     // NoETL deletes the claims of a scope that are older than its own window.
     assert_eq!(claim_as_noetl(&mut cluster, 0, "other", 300.0, 201).await, 201);
     assert_eq!(claim_as_noetl(&mut cluster, 0, "m-1", 300.0, 202).await, ours);
-    assert_eq!(execute(&server, "m-1", 3600).await["executionId"], ours.to_string());
+    assert_eq!(execute(server, "m-1", 3600).await["executionId"], ours.to_string());
     age(&mut cluster, 3100).await;
     assert_eq!(claim_as_noetl(&mut cluster, 0, "m-1", 300.0, 203).await, 203);
 }
 
-#[tokio::test]
-async fn noetl_does_not_delete_a_reserved_claim() {
-    let deployment = Deployment::start(1).await;
+/// A reserved claim stays until its execution exists, although its window has ended.
+async fn noetl_does_not_delete_a_reserved_claim(deployment: &Deployment) {
     let mut cluster = deployment.cluster().await;
     let reserve = format!(
         "INSERT INTO noetl.subscription_dedup
@@ -101,4 +109,5 @@ async fn noetl_does_not_delete_a_reserved_claim() {
     );
     run(&mut cluster, &reserve).await;
     assert_eq!(claim_as_noetl(&mut cluster, PARENT, "m-1", 300.0, 302).await, 301);
+    run(&mut cluster, "TRUNCATE noetl.subscription_dedup").await;
 }

@@ -29,9 +29,21 @@ fn failure() -> Value {
 }
 
 #[tokio::test]
-async fn an_event_that_differs_from_the_stored_one_in_any_field_is_rejected_by_index() {
+async fn an_event_with_the_id_of_a_stored_one_is_its_duplicate_or_is_rejected() {
     let deployment = Deployment::start(2).await;
-    let server = without_feed(&deployment).await;
+    let (one, other) = tokio::join!(without_feed(&deployment), without_feed(&deployment));
+    an_event_that_differs_from_the_stored_one_in_any_field_is_rejected_by_index(&deployment, &one).await;
+    a_repeated_batch_is_a_duplicate_whatever_the_server_has_filled(&one).await;
+    of_concurrent_events_with_one_id_one_is_stored_and_those_with_other_content_are_rejected(&one, &other).await;
+    an_event_whose_id_an_open_transaction_has_taken_is_compared_after_its_commit(&deployment, &one).await;
+    reserved_ids_increase_and_no_two_replicas_give_the_same_one(&one, &other).await;
+}
+
+/// An event is compared with the stored one in each of its fields.
+async fn an_event_that_differs_from_the_stored_one_in_any_field_is_rejected_by_index(
+    deployment: &Deployment,
+    server: &Server,
+) {
     let stored = event_with(1000, 1, &failure());
     assert_eq!(counts(&server.project(std::slice::from_ref(&stored)).await), (1, 0, 0));
     let others = [
@@ -77,10 +89,7 @@ fn merged(fields: &Value, others: &Value) -> Value {
 
 /// The server fills times, the catalog entry, the parent, tenant and organization of events that do not name them. Maps
 /// have no order, and numbers no form.
-#[tokio::test]
-async fn a_repeated_batch_is_a_duplicate_whatever_the_server_has_filled() {
-    let deployment = Deployment::start(2).await;
-    let server = without_feed(&deployment).await;
+async fn a_repeated_batch_is_a_duplicate_whatever_the_server_has_filled(server: &Server) {
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
     let parent = server.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
     let child = server.execute(json!({ "path": "flow", "parentExecutionId": parent })).await;
@@ -106,14 +115,15 @@ async fn a_repeated_batch_is_a_duplicate_whatever_the_server_has_filled() {
     assert_eq!(server.data(catalog, Value::Null).await["event"], json!({ "catalogId": null }), "it is unknown");
 }
 
-#[tokio::test]
-async fn of_concurrent_events_with_one_id_one_is_stored_and_those_with_other_content_are_rejected() {
-    let deployment = Deployment::start(2).await;
-    let (one, other) = tokio::join!(without_feed(&deployment), without_feed(&deployment));
+/// Of concurrent events with one id, exactly one is stored.
+async fn of_concurrent_events_with_one_id_one_is_stored_and_those_with_other_content_are_rejected(
+    one: &Server,
+    other: &Server,
+) {
     for round in 1..=30 {
         let batch = |status: &str| {
             let of = |execution| event_with(execution, round, &json!({ "status": status }));
-            (1000..1010).map(of).collect::<Vec<Value>>()
+            (2000..2010).map(of).collect::<Vec<Value>>()
         };
         let (good, bad) = (batch("COMPLETED"), batch("FAILED"));
         let sent = join_all([one.project(&good), other.project(&bad), one.project(&bad), other.project(&good)]).await;
@@ -124,14 +134,15 @@ async fn of_concurrent_events_with_one_id_one_is_stored_and_those_with_other_con
 }
 
 /// The stored event is not visible to the statement that finds its id taken.
-#[tokio::test]
-async fn an_event_whose_id_an_open_transaction_has_taken_is_compared_after_its_commit() {
-    let deployment = Deployment::start(1).await;
-    let server = without_feed(&deployment).await;
+async fn an_event_whose_id_an_open_transaction_has_taken_is_compared_after_its_commit(
+    deployment: &Deployment,
+    server: &Server,
+) {
     let mut shard = deployment.shard(0).await;
+    let log = deployment.ids_on(0, 3000, 1)[0];
     run(&mut shard, "BEGIN").await;
-    insert(&mut shard, (7, 1)).await;
-    let batch = [event_with(7, 1, &json!({ "status": "FAILED" }))];
+    insert(&mut shard, (log, 1)).await;
+    let batch = [event_with(log, 1, &json!({ "status": "FAILED" }))];
     let commit = async {
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
                        AND datname = current_database()";
@@ -175,10 +186,8 @@ async fn documents_with_a_stored_id_and_other_content_are_rejected() {
     assert_eq!(counts(&project(json!([row(json!({ "worker_id": null }))])).await), (0, 1, 0), "it is not compared");
 }
 
-#[tokio::test]
-async fn reserved_ids_increase_and_no_two_replicas_give_the_same_one() {
-    let deployment = Deployment::start(1).await;
-    let (one, other) = tokio::join!(without_feed(&deployment), without_feed(&deployment));
+/// The ids that replicas reserve differ, and those of each increase.
+async fn reserved_ids_increase_and_no_two_replicas_give_the_same_one(one: &Server, other: &Server) {
     let reserve = async |server: &Server, count: i64| {
         let query = "mutation($count: Int!) { reserveEventIds(input: { count: $count }) {
             eventIds userErrors { code field } } }";
@@ -191,7 +200,7 @@ async fn reserved_ids_increase_and_no_two_replicas_give_the_same_one() {
     let mut all = BTreeSet::new();
     let mut last = 0;
     for count in [1, 1000, 999] {
-        let (mine, theirs) = tokio::join!(reserve(&one, count), reserve(&other, count));
+        let (mine, theirs) = tokio::join!(reserve(one, count), reserve(other, count));
         let (mine, theirs) = (ids(&mine), ids(&theirs));
         assert!(mine.is_sorted() && theirs.is_sorted() && mine[0] > last, "{mine:?}");
         last = *mine.last().unwrap();
@@ -200,7 +209,7 @@ async fn reserved_ids_increase_and_no_two_replicas_give_the_same_one() {
     assert_eq!(all.len(), 4000, "an id was given twice");
     for count in [0, 1001, -1] {
         let refused = json!({ "eventIds": [], "userErrors": [{ "code": "INVALID_INPUT", "field": ["count"] }] });
-        assert_eq!(reserve(&one, count).await, refused, "{count}");
+        assert_eq!(reserve(one, count).await, refused, "{count}");
     }
     let event = json!({ "eventId": last.to_string(), "executionId": "7", "type": "call.done" });
     assert_eq!(counts(&one.project(&[event]).await), (1, 0, 0));

@@ -50,11 +50,23 @@ async fn keys(deployment: &Deployment, execution: i64) -> Vec<String> {
     stored(deployment, execution).await.into_iter().map(|(_, key)| key).collect()
 }
 
-/// The second replica gets what a worker repeats whose first replica died before it responded.
 #[tokio::test]
-async fn a_repeated_key_is_a_duplicate_in_its_execution_and_with_other_content_a_conflict() {
+async fn a_key_has_one_event_in_its_execution_with_an_id_that_follows_its_log() {
     let deployment = Deployment::start(2).await;
     let (one, other) = tokio::join!(replica(&deployment), replica(&deployment));
+    a_repeated_key_is_a_duplicate_in_its_execution_and_with_other_content_a_conflict(&deployment, &one, &other).await;
+    a_key_of_a_document_is_that_of_an_event_and_is_ignored_beside_an_id(&deployment, &one).await;
+    ids_of_events_with_keys_follow_their_log_in_the_order_of_the_batches(&deployment, &one, &other).await;
+    of_concurrent_events_with_one_key_one_is_stored_and_those_with_other_content_are_refused(&deployment, &one, &other)
+        .await;
+}
+
+/// The second replica gets what a worker repeats whose first replica died before it responded.
+async fn a_repeated_key_is_a_duplicate_in_its_execution_and_with_other_content_a_conflict(
+    deployment: &Deployment,
+    one: &Server,
+    other: &Server,
+) {
     let execution = one.start_execution().await;
     let batch = [
         keyed(execution, "b", &json!({ "result": { "rows": 1 } })),
@@ -66,8 +78,8 @@ async fn a_repeated_key_is_a_duplicate_in_its_execution_and_with_other_content_a
     ];
     assert_eq!(counts(&one.project(&batch).await), (4, 1, 0));
     assert_eq!(counts(&other.project(&batch).await), (0, 5, 0));
-    assert_eq!(keys(&deployment, execution).await, ["b", "a"]);
-    assert_eq!((keys(&deployment, 7).await, keys(&deployment, 8).await), (vec!["a".to_owned()], vec!["a".to_owned()]));
+    assert_eq!(keys(deployment, execution).await, ["b", "a"]);
+    assert_eq!((keys(deployment, 7).await, keys(deployment, 8).await), (vec!["a".to_owned()], vec!["a".to_owned()]));
 
     let changed = [
         keyed(execution, "a", &json!({ "status": "FAILED" })),
@@ -81,18 +93,16 @@ async fn a_repeated_key_is_a_duplicate_in_its_execution_and_with_other_content_a
         assert_eq!(refused["field"], json!(["events", index, "idempotencyKey"]));
         assert!(refused["message"].as_str().unwrap().ends_with("it differs in: status"), "{refused}");
     }
-    assert_eq!(keys(&deployment, execution).await, ["b", "a", "c"]);
+    assert_eq!(keys(deployment, execution).await, ["b", "a", "c"]);
 }
 
-#[tokio::test]
-async fn a_key_of_a_document_is_that_of_an_event_and_is_ignored_beside_an_id() {
-    let deployment = Deployment::start(1).await;
-    let server = replica(&deployment).await;
-    assert_eq!(counts(&server.project(&[keyed(7, "a", &json!({}))]).await), (1, 0, 0));
-    let id = stored(&deployment, 7).await[0].0;
+/// A document has the key of an event with the same content.
+async fn a_key_of_a_document_is_that_of_an_event_and_is_ignored_beside_an_id(deployment: &Deployment, server: &Server) {
+    assert_eq!(counts(&server.project(&[keyed(9, "a", &json!({}))]).await), (1, 0, 0));
+    let id = stored(deployment, 9).await[0].0;
     let document = |id: Value, key: &str| {
         let (of_type, node) = ("call.done", "step");
-        json!({ "execution_id": 7, "event_id": id, "event_key": key, "event_type": of_type, "node_name": node })
+        json!({ "execution_id": 9, "event_id": id, "event_key": key, "event_type": of_type, "node_name": node })
     };
     let events =
         [document(Value::Null, "a"), document(Value::Null, "b"), document(json!(id), "a"), document(json!(5), "a")];
@@ -100,40 +110,42 @@ async fn a_key_of_a_document_is_that_of_an_event_and_is_ignored_beside_an_id() {
         projected duplicates rejected { index } } }";
     let payload = server.data(query, json!({ "events": events })).await["projectEventDocuments"].take();
     assert_eq!(counts(&payload), (2, 2, 0), "{payload}");
-    assert_eq!(keys(&deployment, 7).await, ["a", "b"]);
+    assert_eq!(keys(deployment, 9).await, ["a", "b"]);
 }
 
 /// Ends of logs: an id of the past, one within and one after the time up to which ids can follow, and one of NoETL's
 /// function, which makes larger ids.
-#[tokio::test]
-async fn ids_of_events_with_keys_follow_their_log_in_the_order_of_the_batches() {
+async fn ids_of_events_with_keys_follow_their_log_in_the_order_of_the_batches(
+    deployment: &Deployment,
+    one: &Server,
+    other: &Server,
+) {
     const HOUR: i64 = 3_600_000 << 22;
     let ends: [fn(i64) -> i64; 4] = [|id| id + 10, |id| id + HOUR, |id| id + 1_000 * HOUR, |id| (id >> 22 << 23) + 1];
-    let deployment = Deployment::start(1).await;
-    let (one, other) = tokio::join!(replica(&deployment), replica(&deployment));
     for end in ends {
         let execution = one.start_execution().await;
         let end = end(execution);
         assert_eq!(counts(&one.project(&[event(execution, end)]).await), (1, 0, 0));
         let mut expected = Vec::new();
-        for (server, part) in [(&one, "b"), (&other, "a"), (&one, "c")] {
+        for (server, part) in [(one, "b"), (other, "a"), (one, "c")] {
             let names: Vec<String> = (10..30).rev().map(|n| format!("{part}{n}")).collect();
             let batch: Vec<Value> = names.iter().map(|name| keyed(execution, name, &json!({}))).collect();
             assert_eq!(counts(&server.project(&batch).await), (20, 0, 0));
             assert_eq!(counts(&server.project(&batch[..5]).await), (0, 5, 0));
             expected.extend(names);
         }
-        let found = stored(&deployment, execution).await;
+        let found = stored(deployment, execution).await;
         assert!(found[0].0 > end, "{} does not follow {end}", found[0].0);
         assert_eq!(found.into_iter().map(|(_, key)| key).collect::<Vec<_>>(), expected);
     }
 }
 
 /// The batches have the keys in different orders, which must not make their statements wait for each other.
-#[tokio::test]
-async fn of_concurrent_events_with_one_key_one_is_stored_and_those_with_other_content_are_refused() {
-    let deployment = Deployment::start(1).await;
-    let (one, other) = tokio::join!(replica(&deployment), replica(&deployment));
+async fn of_concurrent_events_with_one_key_one_is_stored_and_those_with_other_content_are_refused(
+    deployment: &Deployment,
+    one: &Server,
+    other: &Server,
+) {
     let execution = one.start_execution().await;
     for round in 0..20 {
         let batch = |status: &str| -> Vec<Value> {
@@ -148,7 +160,7 @@ async fn of_concurrent_events_with_one_key_one_is_stored_and_those_with_other_co
         let sum = counted.iter().fold((0, 0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2));
         assert_eq!(sum, (10, 10, 20), "{counted:?}");
     }
-    assert_eq!(stored(&deployment, execution).await.len(), 200);
+    assert_eq!(stored(deployment, execution).await.len(), 200);
 }
 
 #[tokio::test]

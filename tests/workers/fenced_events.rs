@@ -35,15 +35,23 @@ fn outcome(payload: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_worker_whose_entry_was_claimed_by_another_one_changes_nothing() {
-    let deployment = Deployment::start(1).await;
+async fn a_claim_covers_the_events_of_its_execution_until_another_worker_claims_the_entry() {
+    let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
-    let (execution, late) = claimed(&server).await;
+    a_worker_whose_entry_was_claimed_by_another_one_changes_nothing(&deployment, &server).await;
+    a_claim_of_before_a_move_of_its_bucket_still_stores_events(&deployment, &server).await;
+    // It leaves entries that are not claimed.
+    events_of_other_executions_and_claims_that_name_no_entry_are_refused(&deployment, &server).await;
+}
+
+/// A worker whose claim was replaced stores nothing and settles nothing.
+async fn a_worker_whose_entry_was_claimed_by_another_one_changes_nothing(deployment: &Deployment, server: &Server) {
+    let (execution, late) = claimed(server).await;
     let begun = event_with(execution, execution + 10, &json!({ "type": "step.enter" }));
     // The lease may have expired: the entry still belongs to its claim.
     assert_eq!(outcome(&server.project_under(&late, &[begun], false).await), json!([1, 0, false, [], []]));
 
-    let current = claimed_again(&server).await;
+    let current = claimed_again(server).await;
     let failed = event_with(execution, execution + 11, &json!({ "type": "playbook.failed", "error": "lost" }));
     let stale = json!([0, 0, false, [], [["STALE_LEASE", ["claim"]]]]);
     for settle in [false, true] {
@@ -63,11 +71,13 @@ async fn a_worker_whose_entry_was_claimed_by_another_one_changes_nothing() {
     assert_eq!(deployment.outbox_rows("status = 'PUBLISHED'").await, 1);
 }
 
-#[tokio::test]
-async fn events_of_other_executions_and_claims_that_name_no_entry_are_refused() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
-    let (execution, claim) = claimed(&server).await;
+/// A claim covers the events of its own execution.
+async fn events_of_other_executions_and_claims_that_name_no_entry_are_refused(
+    deployment: &Deployment,
+    server: &Server,
+) {
+    let (execution, claim) = claimed(server).await;
+    let settled = deployment.outbox_rows("status = 'PUBLISHED'").await;
     let mut events = vec![event(execution, execution + 10)];
     let mut other = execution;
     while events.len() < 3 {
@@ -78,7 +88,7 @@ async fn events_of_other_executions_and_claims_that_name_no_entry_are_refused() 
     let payload = server.project_under(&claim, &events, true).await;
     let refused = |index: usize| json!(["INVALID_INPUT", ["events", index.to_string(), "executionId"]]);
     assert_eq!(outcome(&payload), json!([1, 0, false, [refused(1), refused(2)], []]), "{payload}");
-    assert_eq!(deployment.outbox_rows("status = 'PUBLISHED'").await, 0, "an entry was settled with {other}");
+    assert_eq!(deployment.outbox_rows("status = 'PUBLISHED'").await, settled, "an entry was settled with {other}");
 
     let one = [event(execution, execution + 11)];
     for (claim, code, field) in [
@@ -128,16 +138,14 @@ async fn no_event_of_a_worker_is_stored_after_another_one_has_claimed_its_entry(
     assert!(stored > 0 && refused > 0, "{stored} batches were stored and {refused} refused");
 }
 
-#[tokio::test]
-async fn a_claim_of_before_a_move_of_its_bucket_still_stores_events() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
-    let (execution, claim) = claimed(&server).await;
+/// A claim stays valid while its bucket moves, and after it.
+async fn a_claim_of_before_a_move_of_its_bucket_still_stores_events(deployment: &Deployment, server: &Server) {
+    let (execution, claim) = claimed(server).await;
     let from = ShardMap::even(2).shard_of(Id::new(execution));
     // The server learns the new place while it stores events.
     let (has_moved, mut next) = (AtomicBool::new(false), execution + 10);
     let moving = async {
-        moved(&deployment, &buckets(&[execution]), 1 - from, &[]).await;
+        moved(deployment, &buckets(&[execution]), 1 - from, &[]).await;
         has_moved.store(true, Ordering::Relaxed);
     };
     let sending = async {

@@ -55,33 +55,45 @@ async fn assert_ids_follow_the_clock(deployment: &Deployment, server: &Server, s
     assert!(ceiling < now + 600_000, "the lease reserves ids up to {ceiling}; now is {now}");
 }
 
-async fn deployment() -> (Deployment, Server, PgConnection) {
+#[tokio::test]
+async fn logs_with_ids_of_noetl_keep_the_order_in_which_both_servers_append() {
     let deployment = Deployment::start(0).await;
     let mut shard = deployment.shard(0).await;
     run(&mut shard, SNOWFLAKE_ID).await;
     let server = deployment.replica_without_projector().await;
-    (deployment, server, shard)
+    an_execution_of_noetl_is_cancelled_after_its_last_event_and_noetl_can_append_to_it(
+        &deployment,
+        &server,
+        &mut shard,
+    )
+    .await;
+    both_servers_append_lifecycle_events_to_one_subscription_in_turns(&deployment, &server, &mut shard).await;
+    // It empties the registry.
+    of_two_subscriptions_that_have_ended_the_later_one_is_shown_whatever_its_id(&server, &mut shard).await;
 }
 
-#[tokio::test]
-async fn an_execution_of_noetl_is_cancelled_after_its_last_event_and_noetl_can_append_to_it() {
-    let (deployment, server, mut shard) = deployment().await;
-    let id = snowflake_id(&mut shard).await;
-    append(&mut shard, id, "playbook_started", "theirs", "STARTED").await;
-    append(&mut shard, id, "step.enter", "a", "STARTED").await;
-    let (_, before) = log(&mut shard, id).await;
+/// The cancellation follows the events of NoETL, and the next event of NoETL follows it.
+async fn an_execution_of_noetl_is_cancelled_after_its_last_event_and_noetl_can_append_to_it(
+    deployment: &Deployment,
+    server: &Server,
+    shard: &mut PgConnection,
+) {
+    let id = snowflake_id(shard).await;
+    append(shard, id, "playbook_started", "theirs", "STARTED").await;
+    append(shard, id, "step.enter", "a", "STARTED").await;
+    let (_, before) = log(shard, id).await;
     let cancel = "mutation($id: ID!) { cancelExecution(input: {executionId: $id}) {
         execution { status } userErrors { code message } } }";
     let cancelled = server.data(cancel, json!({ "id": id.to_string() })).await["cancelExecution"].clone();
     assert_eq!(cancelled["execution"]["status"], "CANCELLED", "{cancelled}");
-    let (types, after) = log(&mut shard, id).await;
+    let (types, after) = log(shard, id).await;
     assert_eq!(types, ["playbook_started", "step.enter", "playbook.cancelled"]);
     assert!(after > before);
-    assert_ids_follow_the_clock(&deployment, &server, &mut shard).await;
+    assert_ids_follow_the_clock(deployment, server, shard).await;
 
     // NoETL's next id, at least a millisecond later, is larger than ours.
-    append(&mut shard, id, "step.exit", "a", "COMPLETED").await;
-    let (types, _) = log(&mut shard, id).await;
+    append(shard, id, "step.exit", "a", "COMPLETED").await;
+    let (types, _) = log(shard, id).await;
     assert_eq!(types, ["playbook_started", "step.enter", "playbook.cancelled", "step.exit"]);
     let query = "query($id: ID!) { execution(id: $id) { status events(first: 10) { nodes { type } } } }";
     let read = server.data(query, json!({ "id": id.to_string() })).await["execution"].clone();
@@ -90,12 +102,15 @@ async fn an_execution_of_noetl_is_cancelled_after_its_last_event_and_noetl_can_a
     assert_eq!(listed, ["playbook_started", "step.enter", "playbook.cancelled", "step.exit"]);
 }
 
-#[tokio::test]
-async fn both_servers_append_lifecycle_events_to_one_subscription_in_turns() {
-    let (deployment, server, mut shard) = deployment().await;
+/// The state of a subscription is that of the last event, whichever server wrote it.
+async fn both_servers_append_lifecycle_events_to_one_subscription_in_turns(
+    deployment: &Deployment,
+    server: &Server,
+    shard: &mut PgConnection,
+) {
     server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let id = snowflake_id(&mut shard).await;
-    append(&mut shard, id, "subscription.registered", "inbox", "REGISTERED").await;
+    let id = snowflake_id(shard).await;
+    append(shard, id, "subscription.registered", "inbox", "REGISTERED").await;
     let registered = server.register("inbox").await;
     assert_eq!(registered["subscription"]["id"], json!(id.to_string()), "{registered}");
     let inbox = id.to_string();
@@ -110,29 +125,31 @@ async fn both_servers_append_lifecycle_events_to_one_subscription_in_turns() {
     };
     let mut last = ours("activate").await;
     for _ in 0..3 {
-        append(&mut shard, id, "subscription.paused", "inbox", "PAUSED").await;
+        append(shard, id, "subscription.paused", "inbox", "PAUSED").await;
         assert_eq!(state().await, "PAUSED", "a later event of NoETL decides");
-        let (_, theirs) = log(&mut shard, id).await;
+        let (_, theirs) = log(shard, id).await;
         assert!(theirs > last, "{theirs} does not follow {last}");
         last = ours("resume").await;
         assert!(last > theirs, "{last} does not follow {theirs}");
         assert_eq!(state().await, "ACTIVE", "a later event of this server decides");
     }
-    assert_ids_follow_the_clock(&deployment, &server, &mut shard).await;
+    assert_ids_follow_the_clock(deployment, server, shard).await;
 }
 
-#[tokio::test]
-async fn of_two_subscriptions_that_have_ended_the_later_one_is_shown_whatever_its_id() {
-    let (_deployment, server, mut shard) = deployment().await;
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let id = snowflake_id(&mut shard).await;
-    append(&mut shard, id, "subscription.registered", "inbox", "REGISTERED").await;
-    append(&mut shard, id, "subscription.deactivated", "inbox", "DEACTIVATED").await;
-    let ours = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+/// The later subscription of a path is shown, although its id is smaller.
+async fn of_two_subscriptions_that_have_ended_the_later_one_is_shown_whatever_its_id(
+    server: &Server,
+    shard: &mut PgConnection,
+) {
+    server.register_entry("outgoing", &json!({ "kind": "subscription" })).await;
+    let id = snowflake_id(shard).await;
+    append(shard, id, "subscription.registered", "outgoing", "REGISTERED").await;
+    append(shard, id, "subscription.deactivated", "outgoing", "DEACTIVATED").await;
+    let ours = server.register("outgoing").await["subscription"]["id"].as_str().unwrap().to_owned();
     assert_ne!(ours, id.to_string());
     assert_eq!(server.transition("deactivate", &ours, None).await["userErrors"], json!([]));
     // Without the registry, only the logs say which one was the last.
-    run(&mut shard, "DELETE FROM noetl.subscription_registry").await;
-    let found = server.data("{ subscription(by: {path: \"inbox\"}) { id } }", Value::Null).await;
+    run(shard, "DELETE FROM noetl.subscription_registry").await;
+    let found = server.data("{ subscription(by: {path: \"outgoing\"}) { id } }", Value::Null).await;
     assert_eq!(found["subscription"]["id"], json!(ours), "{found}");
 }

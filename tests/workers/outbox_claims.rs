@@ -135,11 +135,24 @@ async fn rows_of_killed_workers_become_claimable_once_after_their_lease_expires(
     assert_eq!(deployment.sum_over_shards(early).await, 0, "a row was claimed again before its lease had expired");
 }
 
-/// Claims the rows of one execution while earlier rows are in flight, back off, or have an expired lease.
 #[tokio::test]
-async fn rows_of_an_execution_wait_for_its_earlier_rows() {
+async fn every_row_is_claimed_eventually_and_in_the_order_of_its_execution() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
+    one_in_four_single_row_claims_takes_a_failed_row(&deployment, &server).await;
+    rows_of_an_execution_wait_for_its_earlier_rows(&deployment, &server).await;
+    a_row_that_commits_late_is_claimed(&deployment, &server).await;
+    rows_without_execution_and_expired_rows_of_other_servers_are_claimed(&deployment, &server).await;
+    a_row_below_the_low_watermark_is_claimed_before_later_rows_of_its_execution(&deployment, &server).await;
+    large_payloads_are_claimed_in_parts(&deployment, &server).await;
+    a_row_with_a_payload_too_large_for_a_response_is_dead(&deployment, &server).await;
+    // It leaves a trigger.
+    concurrent_claims_never_split_an_execution_even_if_a_row_commits_in_between(&deployment, &server).await;
+}
+
+/// Claims the rows of one execution while earlier rows are in flight, back off, or have an expired lease.
+async fn rows_of_an_execution_wait_for_its_earlier_rows(deployment: &Deployment, server: &Server) {
+    deployment.restart_outbox(server).await;
     deployment.fill_outbox(0, &[7], 5).await;
     let first = server.claim(json!({ "limit": 3 })).await;
     assert_eq!(ids(&first), ["0-1", "0-2", "0-3"]);
@@ -169,10 +182,7 @@ async fn rows_of_an_execution_wait_for_its_earlier_rows() {
 }
 
 /// A worker that claims one row at a time gets fresh rows, even if failed rows are always due.
-#[tokio::test]
-async fn one_in_four_single_row_claims_takes_a_failed_row() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+async fn one_in_four_single_row_claims_takes_a_failed_row(deployment: &Deployment, server: &Server) {
     deployment.fill_outbox(0, &(1..=16).collect::<Vec<_>>(), 1).await;
     let failed = "UPDATE noetl.outbox SET status = 'FAILED', attempts = 1, available_at = now() - interval '1 hour'
                   WHERE outbox_id <= 8";
@@ -186,10 +196,8 @@ async fn one_in_four_single_row_claims_takes_a_failed_row() {
 }
 
 /// A row whose transaction commits late is claimed, even if rows with larger ids were claimed before.
-#[tokio::test]
-async fn a_row_that_commits_late_is_claimed() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+async fn a_row_that_commits_late_is_claimed(deployment: &Deployment, server: &Server) {
+    deployment.restart_outbox(server).await;
     let insert = |execution: i64| {
         format!("INSERT INTO noetl.outbox (execution_id, event_id, payload) VALUES ({execution}, 1, '{{}}')")
     };
@@ -210,9 +218,11 @@ async fn a_row_that_commits_late_is_claimed() {
 
 /// A claim searches only from the low watermark on. If it takes an execution, it also takes the earlier rows of that
 /// execution.
-#[tokio::test]
-async fn a_row_below_the_low_watermark_is_claimed_before_later_rows_of_its_execution() {
-    let deployment = Deployment::start(1).await;
+async fn a_row_below_the_low_watermark_is_claimed_before_later_rows_of_its_execution(
+    deployment: &Deployment,
+    server: &Server,
+) {
+    deployment.restart_outbox(server).await;
     deployment.fill_outbox(0, &[7], 4).await;
     let expired =
         "UPDATE noetl.outbox SET status = 'IN_FLIGHT', lease_token = 1, lease_until = now() - interval '1 hour'
@@ -242,10 +252,11 @@ async fn waiting(deployment: &Deployment) -> i64 {
 
 /// A trigger stops a claim between its search and its commit. Meanwhile an earlier row of the same execution commits, and
 /// a second claim starts.
-#[tokio::test]
-async fn concurrent_claims_never_split_an_execution_even_if_a_row_commits_in_between() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+async fn concurrent_claims_never_split_an_execution_even_if_a_row_commits_in_between(
+    deployment: &Deployment,
+    server: &Server,
+) {
+    deployment.restart_outbox(server).await;
     let stop = "CREATE FUNCTION public.stop() RETURNS trigger LANGUAGE plpgsql AS
                 $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7, 7); RETURN NEW; END $$;
                 CREATE TRIGGER stop BEFORE UPDATE ON noetl.outbox FOR EACH ROW EXECUTE FUNCTION public.stop()";
@@ -259,12 +270,12 @@ async fn concurrent_claims_never_split_an_execution_even_if_a_row_commits_in_bet
 
     let first = server.claim(json!({}));
     let rest = async {
-        eventually("the first claim waits", async || (waiting(&deployment).await == 1).then_some(())).await;
+        eventually("the first claim waits", async || (waiting(deployment).await == 1).then_some(())).await;
         run(&mut late, "COMMIT").await;
         let second = server.claim(json!({}));
         let opened = async {
             // The second claim must skip the execution. If it waits too, it would split the execution.
-            let both = eventually("both claims wait", async || (waiting(&deployment).await == 2).then_some(()));
+            let both = eventually("both claims wait", async || (waiting(deployment).await == 2).then_some(()));
             let _ = tokio::time::timeout(std::time::Duration::from_secs(1), both).await;
             run(&mut gate, "COMMIT").await;
         };
@@ -278,10 +289,11 @@ async fn concurrent_claims_never_split_an_execution_even_if_a_row_commits_in_bet
 
 /// Rows without an execution have no order. Rows in flight with a server that has no leases become claimable after some
 /// time.
-#[tokio::test]
-async fn rows_without_execution_and_expired_rows_of_other_servers_are_claimed() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+async fn rows_without_execution_and_expired_rows_of_other_servers_are_claimed(
+    deployment: &Deployment,
+    server: &Server,
+) {
+    deployment.restart_outbox(server).await;
     let loose = "INSERT INTO noetl.outbox (event_id, payload) SELECT n, '{}' FROM generate_series(1, 30) AS n";
     deployment.on_shard(0, loose).await;
     let claims = join_all((0..4).map(|_| server.claim(json!({ "limit": 10 })))).await;
@@ -337,10 +349,10 @@ async fn a_claim_takes_an_equal_share_from_each_shard() {
     assert!((1..30).contains(&firsts), "small claims must take rows from different shards");
 }
 
-#[tokio::test]
-async fn large_payloads_are_claimed_in_parts() {
+/// A claim takes as many rows as fit into its bytes.
+async fn large_payloads_are_claimed_in_parts(deployment: &Deployment, server: &Server) {
     const MAX_BYTES: usize = 64 << 10;
-    let deployment = Deployment::start(1).await;
+    deployment.restart_outbox(server).await;
     let insert = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
                   SELECT n % 3, n, 'noetl.executions.test', to_jsonb(repeat('x', size << 10))
                   FROM unnest(ARRAY[1, 1, 40, 1, 60, 1, 30, 30, 20, 63, 1, 1, 1]) WITH ORDINALITY AS row (size, n)";
@@ -398,10 +410,9 @@ async fn a_lease_of_another_history_settles_nothing() {
     assert_eq!(server.published(&after).await["published"], 1);
 }
 
-#[tokio::test]
-async fn a_row_with_a_payload_too_large_for_a_response_is_dead() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+/// A row that no response can contain becomes DEAD, and the next one is claimed.
+async fn a_row_with_a_payload_too_large_for_a_response_is_dead(deployment: &Deployment, server: &Server) {
+    deployment.restart_outbox(server).await;
     let insert = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
                   SELECT 1, n, 'noetl.executions.test', to_jsonb(repeat('x', size))
                   FROM unnest(ARRAY[17 << 20, 1]) WITH ORDINALITY AS row (size, n)";

@@ -21,11 +21,17 @@ async fn filtered(server: &Server, filter: Value) -> Vec<String> {
     ids(&entries(server, json!({ "filter": filter, "first": 100 })).await)
 }
 
-/// The list has one order in pages of any size and direction, even if many rows of both shards have equal times.
 #[tokio::test]
-async fn outbox_entries_have_one_order_over_all_shards_in_any_page_size() {
+async fn the_outbox_of_all_shards_is_listed_in_one_order_and_counted() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
+    outbox_entries_have_one_order_over_all_shards_in_any_page_size(&deployment, &server).await;
+    the_outbox_is_counted_by_the_form_of_the_subject(&deployment, &server).await;
+    pending_is_the_number_of_claimable_rows(&deployment, &server).await;
+}
+
+/// The list has one order in pages of any size and direction, even if many rows of both shards have equal times.
+async fn outbox_entries_have_one_order_over_all_shards_in_any_page_size(deployment: &Deployment, server: &Server) {
     for shard in 0..2 {
         deployment.fill_outbox(shard, &deployment.ids_on(shard, 1, 3), 10).await;
         let times = "UPDATE noetl.outbox SET created_at = '2026-01-01T00:00:00Z'::timestamptz + (outbox_id % 4) * interval '1 us'";
@@ -37,12 +43,12 @@ async fn outbox_entries_have_one_order_over_all_shards_in_any_page_size() {
         (0..2).flat_map(|shard| (1..=30).map(move |number| (number % 4, shard, number))).collect();
     expected.sort_unstable();
     let expected: Vec<String> = expected.iter().rev().map(|(_, shard, number)| format!("{shard}-{number}")).collect();
-    let whole = entries(&server, json!({ "first": 100 })).await;
+    let whole = entries(server, json!({ "first": 100 })).await;
     assert_eq!(ids(&whole), expected);
 
     let (mut forwards, mut after) = (Vec::new(), Value::Null);
     loop {
-        let page = entries(&server, json!({ "first": 7, "after": after })).await;
+        let page = entries(server, json!({ "first": 7, "after": after })).await;
         forwards.extend(ids(&page));
         after = page["pageInfo"]["endCursor"].clone();
         if page["pageInfo"]["hasNextPage"] == false {
@@ -52,7 +58,7 @@ async fn outbox_entries_have_one_order_over_all_shards_in_any_page_size() {
     assert_eq!(forwards, expected);
     let (mut backwards, mut before) = (Vec::new(), Value::Null);
     loop {
-        let page = entries(&server, json!({ "last": 7, "before": before })).await;
+        let page = entries(server, json!({ "last": 7, "before": before })).await;
         backwards.splice(0..0, ids(&page));
         before = page["pageInfo"]["startCursor"].clone();
         if page["pageInfo"]["hasPreviousPage"] == false {
@@ -63,9 +69,15 @@ async fn outbox_entries_have_one_order_over_all_shards_in_any_page_size() {
 }
 
 #[tokio::test]
-async fn entries_are_filtered_and_counted() {
+async fn entries_are_filtered_and_large_backlogs_are_counted_up_to_a_bound() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
+    entries_are_filtered_and_counted(&deployment, &server).await;
+    the_backlog_count_stops_at_an_upper_bound(&deployment, &server).await;
+}
+
+/// A filter selects by status, execution and attempts.
+async fn entries_are_filtered_and_counted(deployment: &Deployment, server: &Server) {
     deployment.fill_outbox(0, &[1, 2, 3, 4], 1).await;
     let claimed = references(&server.claim(json!({ "limit": 3 })).await);
     server.published(&claimed[..1]).await;
@@ -88,9 +100,9 @@ async fn entries_are_filtered_and_counted() {
         (json!({ "minAttempts": 2 }), vec!["0-2"]),
         (json!({ "minAttempts": 3 }), vec![]),
     ] {
-        assert_eq!(filtered(&server, filter.clone()).await, expected, "{filter}");
+        assert_eq!(filtered(server, filter.clone()).await, expected, "{filter}");
     }
-    let all = entries(&server, json!({})).await;
+    let all = entries(server, json!({})).await;
     let node = |index: usize| &all["nodes"][index];
     assert_eq!((&node(2)["lastError"], &node(2)["attempts"]), (&json!("broken again"), &json!(2)));
     assert!(node(3)["publishedAt"].is_string() && node(2)["publishedAt"].is_null());
@@ -104,10 +116,8 @@ const STATS: &str = "{ outbox { stats { pending inFlight failed oldestPendingAge
 const SUBJECTS: &str = "{ outbox { subjects { subject pending inFlight failed dead oldestPendingAgeSeconds } } }";
 
 /// Subjects differ in the ids of their executions; the numbers are those of the form of the subject.
-#[tokio::test]
-async fn the_outbox_is_counted_by_the_form_of_the_subject() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+async fn the_outbox_is_counted_by_the_form_of_the_subject(deployment: &Deployment, server: &Server) {
+    deployment.restart_outbox(server).await;
     assert_eq!(server.data(SUBJECTS, Value::Null).await["outbox"]["subjects"], json!([]));
     let rows = "INSERT INTO noetl.outbox (event_id, payload, subject, status, available_at, attempts)
                 VALUES (1, '{}', 'noetl.commands.gpu.17', 'PENDING', now(), 0),
@@ -134,10 +144,8 @@ async fn the_outbox_is_counted_by_the_form_of_the_subject() {
 }
 
 /// Every claimable row counts as pending: a fresh row, a failed row that is due, and a row with an expired lease.
-#[tokio::test]
-async fn pending_is_the_number_of_claimable_rows() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+async fn pending_is_the_number_of_claimable_rows(deployment: &Deployment, server: &Server) {
+    deployment.restart_outbox(server).await;
     let scaler = async || server.get("/scaler/outbox").await.unwrap().json::<Value>().await.unwrap();
     assert_eq!(scaler().await, json!({ "pending": 0, "oldestAgeSeconds": 0.0 }));
     deployment.fill_outbox(0, &deployment.ids_on(0, 1, 6), 1).await;
@@ -200,10 +208,8 @@ async fn only_published_rows_older_than_the_retention_are_purged() {
 }
 
 /// Counting has a fixed maximum cost: larger backlogs are returned as the upper bound.
-#[tokio::test]
-async fn the_backlog_count_stops_at_an_upper_bound() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+async fn the_backlog_count_stops_at_an_upper_bound(deployment: &Deployment, server: &Server) {
+    deployment.restart_outbox(server).await;
     let fill = "INSERT INTO noetl.outbox (event_id, payload, created_at, status)
                 SELECT n, '{}', now() - interval '1 day' + n * interval '1 millisecond',
                        CASE n % 2 WHEN 0 THEN 'FAILED' ELSE 'PENDING' END

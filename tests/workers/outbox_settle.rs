@@ -4,11 +4,10 @@ use noetl_testkit::outbox::{NO_RELAY, ids, reference, references};
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 
-async fn one_row() -> (Deployment, Server) {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+/// Empties the outbox, and writes the entry `0-1`.
+async fn one_row(deployment: &Deployment, server: &Server) {
+    deployment.restart_outbox(server).await;
     deployment.fill_outbox(0, &[7], 1).await;
-    (deployment, server)
 }
 
 async fn claimed_after_expiry(server: &Server) -> Value {
@@ -24,10 +23,30 @@ fn code(payload: &Value) -> &Value {
 }
 
 #[tokio::test]
-async fn a_settlement_with_a_stale_lease_is_reported_and_changes_nothing() {
-    let (deployment, server) = one_row().await;
+async fn a_lease_settles_its_rows_once_and_a_failed_row_backs_off() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    a_settlement_with_a_stale_lease_is_reported_and_changes_nothing(&deployment, &server).await;
+    results_have_the_entry_so_that_a_stale_claimant_sees_its_holder(&deployment, &server).await;
+    a_published_row_stays_published_and_is_counted_once(&deployment, &server).await;
+    an_expired_lease_still_settles_if_the_row_was_not_claimed_again(&deployment, &server).await;
+    a_failed_row_backs_off_1_2_4_to_256_seconds_on_the_database_clock(&deployment, &server).await;
+    a_stored_error_is_truncated_to_2000_characters(&deployment, &server).await;
+}
+
+#[tokio::test]
+async fn each_lease_and_each_row_of_all_shards_is_settled_and_retried_on_its_own() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    each_lease_of_one_entry_has_its_own_result(&deployment, &server).await;
+    a_retry_makes_the_rows_that_match_its_filter_due(&deployment, &server).await;
+}
+
+/// A settlement with a lease that is not the current one changes no row.
+async fn a_settlement_with_a_stale_lease_is_reported_and_changes_nothing(deployment: &Deployment, server: &Server) {
+    one_row(deployment, server).await;
     let stale = server.claim(json!({ "leaseSeconds": 1 })).await;
-    let live = claimed_after_expiry(&server).await;
+    let live = claimed_after_expiry(server).await;
     let before = deployment.outbox(0).await;
     let nothing = json!({ "published": 0, "stale": ["0-1"], "userErrors": [] });
     assert_eq!(server.published(&references(&stale)).await, nothing);
@@ -51,10 +70,8 @@ fn between_stale(claim: &Value) -> Vec<Value> {
     vec![stale.clone(), claim.clone(), stale]
 }
 
-#[tokio::test]
-async fn each_lease_of_one_entry_has_its_own_result() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+/// Each reference of a request has a result, also if several name one entry.
+async fn each_lease_of_one_entry_has_its_own_result(deployment: &Deployment, server: &Server) {
     deployment.fill_outbox(1, &deployment.ids_on(1, 1, 2), 1).await;
     let claims = references(&server.claim(json!({})).await);
     let codes = |payload: &Value| -> Vec<Value> {
@@ -79,9 +96,9 @@ async fn each_lease_of_one_entry_has_its_own_result() {
     );
 }
 
-#[tokio::test]
-async fn results_have_the_entry_so_that_a_stale_claimant_sees_its_holder() {
-    let (deployment, server) = one_row().await;
+/// A result has the entry as it is, with its holder, also if the settlement is refused.
+async fn results_have_the_entry_so_that_a_stale_claimant_sees_its_holder(deployment: &Deployment, server: &Server) {
+    one_row(deployment, server).await;
     let old = server.claim(json!({ "claimant": "old" })).await["claims"][0].take();
     deployment.on_shard(0, "UPDATE noetl.outbox SET lease_until = now() - interval '1 second'").await;
     let claim = "mutation { claimOutbox(input: { select: { all: true }, claimant: \"new\" }) {
@@ -118,9 +135,9 @@ async fn results_have_the_entry_so_that_a_stale_claimant_sees_its_holder() {
     assert_eq!(done[0], json!({ "entryId": "0-1", "entry": delivered, "userErrors": [] }));
 }
 
-#[tokio::test]
-async fn a_published_row_stays_published_and_is_counted_once() {
-    let (deployment, server) = one_row().await;
+/// Of repeated settlements, one is counted, and none is refused.
+async fn a_published_row_stays_published_and_is_counted_once(deployment: &Deployment, server: &Server) {
+    one_row(deployment, server).await;
     let claimed = references(&server.claim(json!({})).await);
     let twice = [claimed[0].clone(), claimed[0].clone()];
     let answers = futures::future::join_all((0..8).map(|_| server.published(&twice))).await;
@@ -137,9 +154,9 @@ async fn a_published_row_stays_published_and_is_counted_once() {
     assert_eq!((deployment.outbox(0).await, published[0].status.as_str()), (published.clone(), "PUBLISHED"));
 }
 
-#[tokio::test]
-async fn an_expired_lease_still_settles_if_the_row_was_not_claimed_again() {
-    let (deployment, server) = one_row().await;
+/// An expired lease settles its row until another claim takes it.
+async fn an_expired_lease_still_settles_if_the_row_was_not_claimed_again(deployment: &Deployment, server: &Server) {
+    one_row(deployment, server).await;
     let claimed = references(&server.claim(json!({ "leaseSeconds": 1 })).await);
     eventually("the lease has expired", async || {
         (deployment.outbox_rows("lease_until < now()").await == 1).then_some(())
@@ -148,9 +165,9 @@ async fn an_expired_lease_still_settles_if_the_row_was_not_claimed_again() {
     assert_eq!(server.published(&claimed).await, json!({ "published": 1, "stale": [], "userErrors": [] }));
 }
 
-#[tokio::test]
-async fn a_failed_row_backs_off_1_2_4_to_256_seconds_on_the_database_clock() {
-    let (deployment, server) = one_row().await;
+/// The delay of a failed row doubles with each attempt, up to its maximum.
+async fn a_failed_row_backs_off_1_2_4_to_256_seconds_on_the_database_clock(deployment: &Deployment, server: &Server) {
+    one_row(deployment, server).await;
     for (attempts, seconds) in [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256].into_iter().enumerate() {
         let claimed = server.claim(json!({})).await;
         assert_eq!(claimed["claims"][0]["attempts"], attempts + 1);
@@ -174,13 +191,13 @@ async fn a_failed_row_backs_off_1_2_4_to_256_seconds_on_the_database_clock() {
         }
     }
     // The last failure backs off for one second. Then the row is claimable without a retry.
-    let claimed = claimed_after_expiry(&server).await;
+    let claimed = claimed_after_expiry(server).await;
     assert_eq!(deployment.outbox_rows("locked_at >= available_at").await, 1, "{claimed}");
 }
 
-#[tokio::test]
-async fn a_stored_error_is_truncated_to_2000_characters() {
-    let (deployment, server) = one_row().await;
+/// A long error is stored in part, and a NUL in it is replaced.
+async fn a_stored_error_is_truncated_to_2000_characters(deployment: &Deployment, server: &Server) {
+    one_row(deployment, server).await;
     let claim = async || reference(&server.claim(json!({})).await["claims"][0]);
     // 9.9 MB: 3.3 million characters of three bytes each.
     server.failed(&claim().await, &"€".repeat(3_300_000), None).await;
@@ -190,10 +207,9 @@ async fn a_stored_error_is_truncated_to_2000_characters() {
     assert_eq!(deployment.outbox(0).await[0].last_error, Some("a\u{fffd}b".to_owned()));
 }
 
-#[tokio::test]
-async fn a_retry_makes_the_rows_that_match_its_filter_due() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+/// A retry changes the rows that match its filter, and no others.
+async fn a_retry_makes_the_rows_that_match_its_filter_due(deployment: &Deployment, server: &Server) {
+    deployment.restart_outbox(server).await;
     let (here, there) = (deployment.ids_on(0, 1, 2), deployment.ids_on(1, 1, 2));
     deployment.fill_outbox(0, &here, 1).await;
     deployment.fill_outbox(1, &there, 1).await;

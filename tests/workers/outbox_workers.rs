@@ -27,9 +27,18 @@ fn outcomes(payload: &Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_claim_selects_by_pool_and_by_subject_and_names_its_claimant() {
+async fn a_worker_claims_entries_of_its_pools_and_extends_its_leases() {
     let deployment = Deployment::start(1).await;
     let server = replica(&deployment).await;
+    a_claim_selects_by_pool_and_by_subject_and_names_its_claimant(&deployment, &server).await;
+    an_entry_is_selected_by_the_subject_that_its_claim_shows(&deployment, &server).await;
+    an_entry_outside_the_selection_is_not_overtaken(&deployment, &server).await;
+    an_extended_lease_keeps_its_entries_and_an_expired_one_is_not_extended(&deployment, &server).await;
+    a_limit_a_lease_and_a_delay_that_are_null_have_their_defaults(&deployment, &server).await;
+}
+
+/// A claim takes the entries of its pools and of its prefix, and its entries name the claimant.
+async fn a_claim_selects_by_pool_and_by_subject_and_names_its_claimant(deployment: &Deployment, server: &Server) {
     deployment.fill_outbox(0, &[1, 2, 3, 4, 5], 1).await;
     let subjects = "UPDATE noetl.outbox SET subject = (ARRAY['noetl.executions.gpu.1', 'noetl.commands.gpu.2',
                     'noetl.executions.gpux.3', 'noetl.executions.shared.4', NULL])[outbox_id]";
@@ -71,10 +80,8 @@ async fn a_claim_selects_by_pool_and_by_subject_and_names_its_claimant() {
 }
 
 /// The database forms the subject of a row without one in the same way as a claim shows it.
-#[tokio::test]
-async fn an_entry_is_selected_by_the_subject_that_its_claim_shows() {
-    let deployment = Deployment::start(1).await;
-    let server = replica(&deployment).await;
+async fn an_entry_is_selected_by_the_subject_that_its_claim_shows(deployment: &Deployment, server: &Server) {
+    deployment.restart_outbox(server).await;
     let rows = "INSERT INTO noetl.outbox (execution_id, event_id, payload, tenant_id)
                 SELECT n, n, '{}', name FROM unnest(ARRAY['default', ' a. *b ', '-x-', 'ä ö', 'a__b', '...', 'North-1'])
                 WITH ORDINALITY AS given (name, n)";
@@ -88,10 +95,9 @@ async fn an_entry_is_selected_by_the_subject_that_its_claim_shows() {
     }
 }
 
-#[tokio::test]
-async fn an_entry_outside_the_selection_is_not_overtaken() {
-    let deployment = Deployment::start(1).await;
-    let server = replica(&deployment).await;
+/// The order of an execution holds across pools.
+async fn an_entry_outside_the_selection_is_not_overtaken(deployment: &Deployment, server: &Server) {
+    deployment.restart_outbox(server).await;
     // Entries 1, 3 and 5 of the execution are for the pool a, entries 2, 4 and 6 for the pool b.
     deployment.fill_outbox(0, &[7], 6).await;
     deployment.on_shard(0, RENAMED).await;
@@ -155,10 +161,12 @@ async fn concurrent_workers_of_two_pools_deliver_each_execution_in_order() {
     }
 }
 
-#[tokio::test]
-async fn an_extended_lease_keeps_its_entries_and_an_expired_one_is_not_extended() {
-    let deployment = Deployment::start(1).await;
-    let server = replica(&deployment).await;
+/// A lease can be extended until it expires or its entry is settled.
+async fn an_extended_lease_keeps_its_entries_and_an_expired_one_is_not_extended(
+    deployment: &Deployment,
+    server: &Server,
+) {
+    deployment.restart_outbox(server).await;
     deployment.fill_outbox(0, &[1, 2], 2).await;
     let short = server.claim(json!({ "leaseSeconds": 5 })).await;
     assert_eq!(ids(&short), ["0-1", "0-2", "0-3", "0-4"]);
@@ -196,10 +204,9 @@ async fn an_extended_lease_keeps_its_entries_and_an_expired_one_is_not_extended(
     assert_eq!(outcomes(&after), [json!([0, "0-1", "STALE_LEASE"])], "it is delivered");
 }
 
-#[tokio::test]
-async fn a_limit_a_lease_and_a_delay_that_are_null_have_their_defaults() {
-    let deployment = Deployment::start(1).await;
-    let server = replica(&deployment).await;
+/// An argument that is null has the default that an absent one has.
+async fn a_limit_a_lease_and_a_delay_that_are_null_have_their_defaults(deployment: &Deployment, server: &Server) {
+    deployment.restart_outbox(server).await;
     deployment.fill_outbox(0, &(1..=101).collect::<Vec<_>>(), 1).await;
     let send = async |call: &str| {
         server.data(&format!("mutation($n: Int) {{ it: {call} }}"), json!({ "n": null })).await["it"].take()

@@ -83,9 +83,16 @@ async fn a_past_state_is_the_state_that_was_current_then() {
 }
 
 #[tokio::test]
-async fn a_past_state_is_read_from_a_snapshot_that_has_no_later_event() {
+async fn a_past_state_contains_nothing_that_came_later() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_without_projector().await;
+    a_past_state_is_read_from_a_snapshot_that_has_no_later_event(&deployment, &server).await;
+    a_past_state_does_not_show_a_later_cancellation(&server).await;
+    an_invalid_moment_is_refused_and_an_unknown_execution_is_null(&server).await;
+}
+
+/// A snapshot is used for the moments after it, and for no earlier one.
+async fn a_past_state_is_read_from_a_snapshot_that_has_no_later_event(deployment: &Deployment, server: &Server) {
     let (id, mut shard) = (server.start_execution().await, deployment.shard(0).await);
     let text = id.to_string();
     for (offset, event_type) in [(100, "step.enter"), (101, "command.issued")] {
@@ -119,7 +126,7 @@ async fn a_past_state_is_read_from_a_snapshot_that_has_no_later_event() {
             Moment::Event(event) => json!({ "eventId": event.to_string() }),
             Moment::Time(time) => json!({ "time": time }),
         };
-        let seen = at(&server, &text, given, "steps { nodes { status } }").await;
+        let seen = at(server, &text, given, "steps { nodes { status } }").await;
         assert_eq!(seen, json!({ "steps": { "nodes": [{ "status": status }] } }), "{moment:?}");
         let limit = std::time::Duration::from_mins(1);
         let read = snapshots::read_at(&database, &Scope::Unrestricted, id, moment, limit).await.unwrap().unwrap();
@@ -128,10 +135,8 @@ async fn a_past_state_is_read_from_a_snapshot_that_has_no_later_event() {
     }
 }
 
-#[tokio::test]
-async fn a_past_state_does_not_show_a_later_cancellation() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_without_projector().await;
+/// A cancellation changes no state of before.
+async fn a_past_state_does_not_show_a_later_cancellation(server: &Server) {
     let id = server.start_execution().await.to_string();
     let last = "query($id: ID!) { events(executionId: $id, last: 1) { nodes { eventId } } }";
     let last = server.data(last, json!({ "id": id })).await["events"]["nodes"][0]["eventId"].take();
@@ -139,21 +144,19 @@ async fn a_past_state_does_not_show_a_later_cancellation() {
         userErrors { code } } }";
     server.data(cancel, json!({ "id": id })).await;
 
-    let current = at(&server, &id, json!({ "time": "9999-12-31T00:00:00Z" }), "status error").await;
+    let current = at(server, &id, json!({ "time": "9999-12-31T00:00:00Z" }), "status error").await;
     assert_eq!(current, json!({ "status": "CANCELLED", "error": "enough" }));
     let fields = "executionId status statusText endedAt error execution { id status }";
-    let past = at(&server, &id, json!({ "eventId": last }), fields).await;
+    let past = at(server, &id, json!({ "eventId": last }), fields).await;
     let pending = json!({ "executionId": id, "status": "PENDING", "statusText": "PENDING", "endedAt": null,
         "error": null, "execution": { "id": id, "status": "CANCELLED" } });
     assert_eq!(past, pending);
 }
 
-#[tokio::test]
-async fn an_invalid_moment_is_refused_and_an_unknown_execution_is_null() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_without_projector().await;
+/// A moment is an event or a time of an execution.
+async fn an_invalid_moment_is_refused_and_an_unknown_execution_is_null(server: &Server) {
     let id = server.start_execution().await.to_string();
-    assert_eq!(state_at(&server, "17", json!({ "eventId": id })).await, Value::Null);
+    assert_eq!(state_at(server, "17", json!({ "eventId": id })).await, Value::Null);
 
     let query = "query($id: ID!, $at: ExecutionMoment!) { executionState(executionId: $id, at: $at) { status } }";
     let response = server.send(query, json!({ "id": id, "at": { "eventId": "x" } })).await.unwrap();

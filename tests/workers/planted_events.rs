@@ -88,8 +88,16 @@ fn started(execution: i64) -> Value {
 }
 
 #[tokio::test]
-async fn events_of_coming_executions_are_refused_and_executions_start() {
+async fn no_worker_takes_or_moves_the_ids_of_coming_executions() {
     let world = World::start().await;
+    events_of_coming_executions_are_refused_and_executions_start(&world).await;
+    an_execution_whose_id_is_taken_is_refused_and_its_key_is_free_again(&world).await;
+    only_importers_begin_logs_with_ids_that_lie_in_the_future(&world).await;
+    a_worker_does_not_move_the_clock_of_ids(&world).await;
+}
+
+/// Events under the ids of coming executions are refused.
+async fn events_of_coming_executions_are_refused_and_executions_start(world: &World) {
     let ids: Vec<i64> = world.coming_ids(1..1_500).await.collect();
     let events: Vec<Value> = ids.iter().map(|id| started(*id)).collect();
     let answer = world.server.send_as(&world.attacker, PROJECT, json!({ "events": events })).await;
@@ -111,9 +119,7 @@ async fn events_of_coming_executions_are_refused_and_executions_start() {
 
 /// Rows that are under the ids of coming executions, from an earlier release or another program, never count as these
 /// executions.
-#[tokio::test]
-async fn an_execution_whose_id_is_taken_is_refused_and_its_key_is_free_again() {
-    let world = World::start().await;
+async fn an_execution_whose_id_is_taken_is_refused_and_its_key_is_free_again(world: &World) {
     let mut shard = world.deployment.shard(0).await;
     let ids: Vec<i64> = world.coming_ids(1_000..3_000).await.collect();
     let list = "INSERT INTO noetl.execution (execution_id, catalog_id, status, tenant_id)
@@ -248,9 +254,8 @@ async fn a_log_is_never_begun_by_two_tenants_at_once() {
     assert_eq!(deployment.in_cluster(shared).await, 0);
 }
 
-#[tokio::test]
-async fn only_importers_begin_logs_with_ids_that_lie_in_the_future() {
-    let world = World::start().await;
+/// An importer may begin a log with an id of the future, and no other caller.
+async fn only_importers_begin_logs_with_ids_that_lie_in_the_future(world: &World) {
     // The ids of NoETL's function shift the time by one bit more, so they seem to be of later years.
     let theirs = (world.id().await >> 22 << 23) + 7;
     let document = |n: i64| {
@@ -278,9 +283,8 @@ async fn only_importers_begin_logs_with_ids_that_lie_in_the_future() {
     .await;
 }
 
-#[tokio::test]
-async fn a_worker_does_not_move_the_clock_of_ids() {
-    let world = World::start().await;
+/// Event ids of the future in a log of its own do not move the ids that the server makes.
+async fn a_worker_does_not_move_the_clock_of_ids(world: &World) {
     let entry = "mutation { registerCatalogEntry(input: { path: \"inbox\", content: \"kind: subscription\" }) {
         userErrors { message } } }";
     world.server.send_as(&world.admin, entry, Value::Null).await;

@@ -39,10 +39,12 @@ async fn project(server: &Server, events: &[Value]) -> Value {
     with_errors_of_items(server.data(PROJECT, json!({ "events": events })).await["projectEventDocuments"].take())
 }
 
-/// Returns the rows of the table by id.
-async fn stored(deployment: &Deployment) -> BTreeMap<i64, Value> {
-    let query = "SELECT event_id, to_jsonb(event) - 'tx_id' - 'event_key' FROM noetl.event";
-    let rows: Vec<(i64, Value)> = sqlx::query_as(query).fetch_all(&mut deployment.shard(0).await).await.unwrap();
+/// Returns the rows of a log by id; `None`: of all logs.
+async fn stored(deployment: &Deployment, log: Option<i64>) -> BTreeMap<i64, Value> {
+    let query = "SELECT event_id, to_jsonb(event) - 'tx_id' - 'event_key' FROM noetl.event
+                 WHERE $1::bigint IS NULL OR execution_id = $1";
+    let rows: Vec<(i64, Value)> =
+        sqlx::query_as(query).bind(log).fetch_all(&mut deployment.shard(0).await).await.unwrap();
     rows.into_iter().collect()
 }
 
@@ -51,24 +53,31 @@ fn by_id(rows: &[Value]) -> BTreeMap<i64, Value> {
 }
 
 #[tokio::test]
-async fn rows_of_noetl_are_stored_as_they_are_and_a_repetition_changes_nothing() {
+async fn documents_are_stored_with_the_columns_of_noetl_or_rejected_by_index() {
     let deployment = Deployment::start(1).await;
-    let mut shard = deployment.shard(0).await;
-    run(&mut shard, NOETL_COLUMNS).await;
-    run(&mut shard, "SET TIME ZONE 'UTC'").await;
+    run(&mut deployment.shard(0).await, NOETL_COLUMNS).await;
     let server = deployment.replica().await;
+    rows_of_noetl_are_stored_as_they_are_and_a_repetition_changes_nothing(&deployment, &server).await;
+    every_invalid_document_is_rejected_by_index_and_the_others_are_stored(&deployment, &server).await;
+}
+
+/// Rows that NoETL wrote are stored with all their columns, and never overwritten.
+async fn rows_of_noetl_are_stored_as_they_are_and_a_repetition_changes_nothing(
+    deployment: &Deployment,
+    server: &Server,
+) {
     let rows = recorded_rows();
-    let payload = project(&server, &rows).await;
+    let payload = project(server, &rows).await;
     assert_eq!((&payload["projected"], &payload["rejected"]), (&json!(rows.len()), &json!([])), "{payload}");
     assert_eq!(payload["unknownTypes"], json!([]));
-    assert_eq!(stored(&deployment).await, by_id(&rows));
+    assert_eq!(stored(deployment, None).await, by_id(&rows));
 
     // The messages of the stream have the same form.
     deployment.until_published(rows.len()).await;
     let messages = deployment.messages().await;
     let messages: Vec<Value> =
         messages.iter().map(|message| serde_json::from_slice(&message.payload).unwrap()).collect();
-    let again = project(&server, &messages).await;
+    let again = project(server, &messages).await;
     assert_eq!((&again["projected"], &again["duplicates"]), (&json!(0), &json!(rows.len())), "{again}");
     let changed: Vec<Value> = rows
         .iter()
@@ -77,18 +86,18 @@ async fn rows_of_noetl_are_stored_as_they_are_and_a_repetition_changes_nothing()
         "execution_id": row["execution_id"], "worker_id": "other" })
         })
         .collect();
-    let refused = project(&server, &changed).await;
+    let refused = project(server, &changed).await;
     assert_eq!((&refused["projected"], &refused["duplicates"]), (&json!(0), &json!(0)));
     assert!(refused["rejected"].as_array().unwrap().iter().all(|one| one["code"] == "EVENT_ID_CONFLICT"), "{refused}");
     assert_eq!(refused["unknownTypes"], json!([]), "no event of the type was stored");
-    assert_eq!(stored(&deployment).await, by_id(&rows));
+    assert_eq!(stored(deployment, None).await, by_id(&rows));
 }
 
-#[tokio::test]
-async fn every_invalid_document_is_rejected_by_index_and_the_others_are_stored() {
-    let deployment = Deployment::start(1).await;
-    run(&mut deployment.shard(0).await, NOETL_COLUMNS).await;
-    let server = deployment.replica().await;
+/// An invalid document affects no other one of its batch.
+async fn every_invalid_document_is_rejected_by_index_and_the_others_are_stored(
+    deployment: &Deployment,
+    server: &Server,
+) {
     let documents = [
         json!({ "event_id": "1", "execution_id": 7, "event_type": "call.done", "duration": "1.5",
                 "timestamp": "2026-11-21 22:07:25.5", "current_index": "3", "tenant_id": "acme", "tx_id": "1" }),
@@ -100,12 +109,12 @@ async fn every_invalid_document_is_rejected_by_index_and_the_others_are_stored()
         json!({ "event_id": 6, "execution_id": 7, "event_type": "call.done", "timestamp": "yesterday" }),
         json!({ "event_id": 7, "execution_id": 7, "event_type": "call.done", "custom": { "a": 1 }, "worker_id": null }),
     ];
-    let payload = project(&server, &documents).await;
+    let payload = project(server, &documents).await;
     let rejected: Vec<u64> =
         payload["rejected"].as_array().unwrap().iter().map(|one| one["index"].as_u64().unwrap()).collect();
     assert_eq!((rejected, &payload["projected"]), (vec![1, 2, 3, 4, 5, 6], &json!(2)), "{payload}");
     assert!(payload["rejected"].as_array().unwrap().iter().all(|one| one["code"] == "INVALID_INPUT"), "{payload}");
-    let stored = stored(&deployment).await;
+    let stored = stored(deployment, Some(7)).await;
     let first = &stored[&1];
     assert_eq!((&first["created_at"], &first["duration"]), (&json!("2026-11-21T22:07:25.5"), &json!(1.5)));
     assert_eq!(
@@ -162,9 +171,16 @@ fn malformed() -> Vec<(&'static str, &'static str, Value)> {
 }
 
 #[tokio::test]
-async fn a_malformed_value_of_a_document_refuses_only_its_event() {
+async fn values_of_documents_have_several_forms_and_a_malformed_one_refuses_its_event() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
+    a_malformed_value_of_a_document_refuses_only_its_event(&deployment, &server).await;
+    numbers_and_times_of_documents_have_several_forms(&deployment, &server).await;
+    columns_that_the_table_does_not_have_are_kept_in_the_meta(&deployment, &server).await;
+}
+
+/// A malformed value is refused with the name of its field.
+async fn a_malformed_value_of_a_document_refuses_only_its_event(deployment: &Deployment, server: &Server) {
     let cases = malformed();
     let event = |id: usize| json!({ "event_id": id, "execution_id": 7, "event_type": "call.done" });
     let with = |(index, (key, _, value)): (usize, &(&str, &str, Value))| {
@@ -174,7 +190,7 @@ async fn a_malformed_value_of_a_document_refuses_only_its_event() {
     };
     let mut documents: Vec<Value> = cases.iter().enumerate().map(with).collect();
     documents.push(event(1000));
-    let payload = project(&server, &documents).await;
+    let payload = project(server, &documents).await;
     assert_eq!((&payload["projected"], &payload["userErrors"]), (&json!(1), &json!([])), "{payload}");
     let rejected = payload["rejected"].as_array().unwrap();
     assert_eq!(rejected.len(), cases.len(), "{payload}");
@@ -182,13 +198,11 @@ async fn a_malformed_value_of_a_document_refuses_only_its_event() {
         assert_eq!((&one["index"], &one["code"]), (&json!(index), &json!("INVALID_INPUT")), "{key}: {value}");
         assert_eq!(one["field"], json!(["events", index.to_string(), field]), "{key}: {value}");
     }
-    assert_eq!(stored(&deployment).await.into_keys().collect::<Vec<_>>(), [1000]);
+    assert_eq!(stored(deployment, None).await.into_keys().collect::<Vec<_>>(), [1000]);
 }
 
-#[tokio::test]
-async fn numbers_and_times_of_documents_have_several_forms() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// Numbers and times may be texts, as NoETL writes them.
+async fn numbers_and_times_of_documents_have_several_forms(deployment: &Deployment, server: &Server) {
     let forms = [
         (
             json!({ "duration": "1.25", "timestamp": "2026-01-02T03:04:05.000006Z",
@@ -203,30 +217,28 @@ async fn numbers_and_times_of_documents_have_several_forms() {
         (json!({ "duration": null, "timestamp": "2026-01-02T03:04:05" }), (None, "2026-01-02T03:04:05")),
     ];
     let event = |(id, (fields, _)): (usize, &(Value, _))| {
-        let mut event = json!({ "event_id": id.to_string(), "execution_id": "7", "event_type": "call.done",
+        let mut event = json!({ "event_id": id.to_string(), "execution_id": "8", "event_type": "call.done",
                                 "catalog_id": "", "parent_event_id": "", "parent_execution_id": "" });
         event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         event
     };
     let documents: Vec<Value> = (1..).zip(&forms).map(event).collect();
-    let payload = project(&server, &documents).await;
+    let payload = project(server, &documents).await;
     assert_eq!(payload["projected"], json!(forms.len()), "{payload}");
-    for (row, (fields, expected)) in stored(&deployment).await.values().zip(&forms) {
+    for (row, (fields, expected)) in stored(deployment, Some(8)).await.values().zip(&forms) {
         assert_eq!((row["duration"].as_f64(), row["created_at"].as_str().unwrap()), *expected, "{fields}");
         assert_eq!((&row["catalog_id"], &row["parent_event_id"]), (&json!(0), &Value::Null), "{fields}");
     }
 }
 
-#[tokio::test]
-async fn columns_that_the_table_does_not_have_are_kept_in_the_meta() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// A value without a column is kept.
+async fn columns_that_the_table_does_not_have_are_kept_in_the_meta(deployment: &Deployment, server: &Server) {
     let row =
-        json!({ "event_id": 1, "execution_id": 7, "event_type": "call.done", "worker_id": "w", "meta": { "a": 1 } });
-    assert_eq!(project(&server, &[row]).await["projected"], json!(1));
-    assert_eq!(stored(&deployment).await[&1]["meta"], json!({ "a": 1, "extra": { "worker_id": "w" } }));
+        json!({ "event_id": 1, "execution_id": 9, "event_type": "call.done", "worker_id": "w", "meta": { "a": 1 } });
+    assert_eq!(project(server, &[row]).await["projected"], json!(1));
+    assert_eq!(stored(deployment, Some(9)).await[&1]["meta"], json!({ "a": 1, "extra": { "worker_id": "w" } }));
     for events in [vec![], vec![json!({}); 5001]] {
-        let payload = project(&server, &events).await;
+        let payload = project(server, &events).await;
         assert_eq!(payload["userErrors"][0]["code"], json!("INVALID_INPUT"), "{payload}");
     }
 }

@@ -35,14 +35,24 @@ async fn without_feed(deployment: &Deployment) -> Server {
 }
 
 #[tokio::test]
-async fn eight_workers_that_send_the_same_batch_store_each_event_once() {
+async fn the_valid_events_of_large_batches_are_stored_once() {
     let deployment = Deployment::start(2).await;
     let (one, other) = tokio::join!(without_feed(&deployment), without_feed(&deployment));
+    eight_workers_that_send_the_same_batch_store_each_event_once(&deployment, &one, &other).await;
+    five_invalid_events_of_5000_are_rejected_by_index_and_the_others_are_stored(&deployment, &one).await;
+}
+
+/// Each event of a batch that several workers send is stored once.
+async fn eight_workers_that_send_the_same_batch_store_each_event_once(
+    deployment: &Deployment,
+    one: &Server,
+    other: &Server,
+) {
     let keys = keys(2000, 1);
     let forward: Vec<Value> = keys.iter().map(|key| event(key.0, key.1)).collect();
     let backward: Vec<Value> = forward.iter().rev().cloned().collect();
     let workers = (0..8).map(|n| {
-        let (server, batch) = (if n % 2 == 0 { &one } else { &other }, if n % 4 < 2 { &forward } else { &backward });
+        let (server, batch) = (if n % 2 == 0 { one } else { other }, if n % 4 < 2 { &forward } else { &backward });
         server.project(batch)
     });
     let payloads = join_all(workers).await;
@@ -55,11 +65,12 @@ async fn eight_workers_that_send_the_same_batch_store_each_event_once() {
     assert_eq!((count(&again, "projected"), count(&again, "duplicates")), (0, 2000), "{again}");
 }
 
-#[tokio::test]
-async fn five_invalid_events_of_5000_are_rejected_by_index_and_the_others_are_stored() {
-    let deployment = Deployment::start(2).await;
-    let server = without_feed(&deployment).await;
-    let keys = keys(5000, 1);
+/// Invalid events of a large batch affect no other one.
+async fn five_invalid_events_of_5000_are_rejected_by_index_and_the_others_are_stored(
+    deployment: &Deployment,
+    server: &Server,
+) {
+    let keys = keys(5000, 10_001);
     let bytes = "x".repeat(1900);
     let mut events: Vec<Value> =
         keys.iter().map(|key| event_with(key.0, key.1, &json!({ "result": { "data": bytes } }))).collect();
@@ -74,6 +85,7 @@ async fn five_invalid_events_of_5000_are_rejected_by_index_and_the_others_are_st
         events[*index].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     }
     assert!(json!(events).to_string().len() > 9_000_000, "the batch must be about as large as the limit");
+    let mut stored = deployment.committed().await;
     let payload = server.project(&events).await;
     assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (4995, 0));
     let expected: BTreeMap<usize, String> = bad.iter().map(|(index, _)| (*index, "INVALID_INPUT".to_owned())).collect();
@@ -81,27 +93,35 @@ async fn five_invalid_events_of_5000_are_rejected_by_index_and_the_others_are_st
     assert_eq!(payload["rejected"][0]["eventId"], "");
     assert_eq!(payload["rejected"][1]["eventId"], json!(keys[17].1.to_string()));
     assert!(payload["rejected"].as_array().unwrap().iter().all(|one| one["retryable"] == false));
-    let left: BTreeSet<Key> =
-        keys.iter().enumerate().filter(|(index, _)| !expected.contains_key(index)).map(|(_, key)| *key).collect();
-    assert_eq!(deployment.committed().await, left);
+    stored.extend(keys.iter().enumerate().filter(|(index, _)| !expected.contains_key(index)).map(|(_, key)| *key));
+    assert_eq!(deployment.committed().await, stored);
 }
 
 #[tokio::test]
-async fn the_first_valid_event_with_an_id_in_a_batch_is_stored() {
+async fn each_event_of_a_batch_is_stored_as_it_is_or_rejected_by_index() {
     let deployment = Deployment::start(2).await;
     let server = without_feed(&deployment).await;
+    // It counts all events.
+    every_invalid_event_is_rejected_by_index_and_not_stored(&deployment, &server).await;
+    the_first_valid_event_with_an_id_in_a_batch_is_stored(&deployment, &server).await;
+    absent_values_get_their_defaults_and_unknown_fields_are_kept(&deployment, &server).await;
+    extreme_values_of_a_stored_event_can_be_read(&server).await;
+}
+
+/// Of the events with one id, an invalid one takes no place.
+async fn the_first_valid_event_with_an_id_in_a_batch_is_stored(deployment: &Deployment, server: &Server) {
     let events = [
-        event_with(1, 1, &json!({ "status": "bad", "parentEventId": "x" })),
-        event_with(1, 1, &json!({ "status": "first" })),
-        event_with(1, 1, &json!({ "status": "second" })),
-        event_with(2, 1, &json!({ "status": "another log" })),
-        event_with(1, 1, &json!({ "status": "first" })),
+        event_with(11, 1, &json!({ "status": "bad", "parentEventId": "x" })),
+        event_with(11, 1, &json!({ "status": "first" })),
+        event_with(11, 1, &json!({ "status": "second" })),
+        event_with(12, 1, &json!({ "status": "another log" })),
+        event_with(11, 1, &json!({ "status": "first" })),
     ];
     let payload = server.project(&events).await;
     assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (2, 1), "{payload}");
     let expected = [(0, "INVALID_INPUT".to_owned()), (2, "EVENT_ID_CONFLICT".to_owned())];
     assert_eq!(refused(&payload), BTreeMap::from(expected));
-    let status: Vec<(String,)> = deployment.rows("SELECT status FROM noetl.event WHERE execution_id = $1", "1").await;
+    let status: Vec<(String,)> = deployment.rows("SELECT status FROM noetl.event WHERE execution_id = $1", "11").await;
     assert_eq!(status, [("first".to_owned(),)]);
 }
 
@@ -159,10 +179,8 @@ fn bad_fields() -> Vec<(Value, &'static str)> {
     cases
 }
 
-#[tokio::test]
-async fn every_invalid_event_is_rejected_by_index_and_not_stored() {
-    let deployment = Deployment::start(2).await;
-    let server = without_feed(&deployment).await;
+/// Each invalid value refuses its event, and neither of its neighbours.
+async fn every_invalid_event_is_rejected_by_index_and_not_stored(deployment: &Deployment, server: &Server) {
     let (mut wrong, mut landed, cases) = (Vec::new(), 0, bad_fields());
     // A request has room for one large event.
     let (large, small): (Vec<_>, Vec<_>) = (1..).zip(&cases).partition(|(_, (_, code))| *code == "PAYLOAD_TOO_LARGE");
@@ -224,9 +242,19 @@ fn values_of_other_types() -> Vec<(&'static str, Option<Value>)> {
 }
 
 #[tokio::test]
-async fn a_value_of_another_type_refuses_the_request_and_nothing_is_stored() {
+async fn a_request_is_refused_as_a_whole_or_stored_with_its_json_as_it_arrived() {
     let deployment = Deployment::start(1).await;
     let server = without_feed(&deployment).await;
+    // The first two assert that nothing is stored.
+    a_value_of_another_type_refuses_the_request_and_nothing_is_stored(&deployment, &server).await;
+    a_batch_has_1_to_5000_events_and_a_body_over_the_limit_is_refused(&deployment, &server).await;
+    json_of_events_is_stored_as_it_arrived_and_compared_by_its_value(&deployment, &server).await;
+    texts_that_can_not_be_stored_fail_only_their_event_and_space_does_not_count_as_size(&server).await;
+    variables_in_the_json_of_a_document_are_part_of_it(&deployment, &server).await;
+}
+
+/// A value of another GraphQL type refuses the whole request.
+async fn a_value_of_another_type_refuses_the_request_and_nothing_is_stored(deployment: &Deployment, server: &Server) {
     let query = "mutation($events: [EventInput!]!) { projectEvents(input: {events: $events}) { projected } }";
     let mut wrong = Vec::new();
     for (field, value) in values_of_other_types() {
@@ -268,10 +296,8 @@ async fn stored(deployment: &Deployment, (execution, event): Key) -> Row {
     row.fetch_one(&mut deployment.shard(shard).await).await.unwrap()
 }
 
-#[tokio::test]
-async fn absent_values_get_their_defaults_and_unknown_fields_are_kept() {
-    let deployment = Deployment::start(2).await;
-    let server = without_feed(&deployment).await;
+/// A value that an event lacks is that of its execution or empty.
+async fn absent_values_get_their_defaults_and_unknown_fields_are_kept(deployment: &Deployment, server: &Server) {
     let entry: i64 = server.register_entry("flow", &json!({ "kind": "playbook" })).await.parse().unwrap();
     let started = server.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
     let child = server.execute(json!({ "path": "flow", "parentExecutionId": started })).await;
@@ -300,7 +326,7 @@ async fn absent_values_get_their_defaults_and_unknown_fields_are_kept() {
     let payload = server.project(&events).await;
     assert_eq!(count(&payload, "projected"), 5, "{payload}");
 
-    let of_execution = stored(&deployment, key(1)).await;
+    let of_execution = stored(deployment, key(1)).await;
     let expected = Row {
         catalog_id: entry,
         parent_event_id: None,
@@ -313,7 +339,7 @@ async fn absent_values_get_their_defaults_and_unknown_fields_are_kept() {
     };
     assert_eq!(of_execution, expected);
     let of_nobody = Row { catalog_id: 0, parent_execution_id: None, ..expected };
-    assert_eq!(stored(&deployment, (5, 1)).await, of_nobody);
+    assert_eq!(stored(deployment, (5, 1)).await, of_nobody);
     let said = Row {
         catalog_id: 7,
         parent_event_id: Some(8),
@@ -326,22 +352,20 @@ async fn absent_values_get_their_defaults_and_unknown_fields_are_kept() {
             "command_id": "c", "extra": { "a": 1, "b": 2, "worker_id": "w", "trace_component": { "t": 1 } },
         })),
     };
-    assert_eq!(stored(&deployment, key(2)).await, said);
-    let bare = stored(&deployment, key(3)).await;
+    assert_eq!(stored(deployment, key(2)).await, said);
+    let bare = stored(deployment, key(3)).await;
     assert_eq!((bare.meta, bare.duration, bare.catalog_id), (Some(json!({ "value": "said" })), Some(-3.0), entry));
     assert!(bare.created_at > before && bare.created_at < Utc::now() + chrono::TimeDelta::minutes(5));
 }
 
-#[tokio::test]
-async fn extreme_values_of_a_stored_event_can_be_read() {
-    let deployment = Deployment::start(2).await;
-    let server = without_feed(&deployment).await;
+/// Each value that can be stored can be read.
+async fn extreme_values_of_a_stored_event_can_be_read(server: &Server) {
     let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
     let numbers: Value = serde_json::from_str("[1e308, -1e308, 5e-324, 123456789012345678901234567890, 1e-7]").unwrap();
     let fields = json!({ "context": deep, "result": numbers, "createdAt": "0001-01-01T00:00:00Z", "error": "ß\u{1}" });
-    let payload = server.project(&[event_with(1, 1, &fields)]).await;
+    let payload = server.project(&[event_with(13, 1, &fields)]).await;
     assert_eq!(count(&payload, "projected"), 1, "{payload}");
-    let query = "{ event(executionId: \"1\", eventId: \"1\") { context result createdAt error } }";
+    let query = "{ event(executionId: \"13\", eventId: \"1\") { context result createdAt error } }";
     let read = server.data(query, Value::Null).await["event"].clone();
     assert_eq!((&read["context"], &read["error"]), (&deep, &json!("ß\u{1}")));
     assert_eq!(read["result"][0], numbers[0]);
@@ -349,9 +373,18 @@ async fn extreme_values_of_a_stored_event_can_be_read() {
 }
 
 #[tokio::test]
-async fn events_that_the_database_refuses_are_rejected_by_index_and_the_rest_is_stored() {
+async fn what_the_database_refuses_is_rejected_by_index() {
     let deployment = Deployment::start(1).await;
     let server = without_feed(&deployment).await;
+    a_batch_that_the_database_refuses_completely_is_rejected_with_bounded_work(&deployment, &server).await;
+    events_that_the_database_refuses_are_rejected_by_index_and_the_rest_is_stored(&deployment, &server).await;
+}
+
+/// The database may refuse events for reasons of its own, which the message names.
+async fn events_that_the_database_refuses_are_rejected_by_index_and_the_rest_is_stored(
+    deployment: &Deployment,
+    server: &Server,
+) {
     let mut shard = deployment.shard(0).await;
     run(
         &mut shard,
@@ -393,10 +426,11 @@ async fn events_that_the_database_refuses_are_rejected_by_index_and_the_rest_is_
     assert_eq!(deployment.committed().await.len(), 995);
 }
 
-#[tokio::test]
-async fn a_batch_that_the_database_refuses_completely_is_rejected_with_bounded_work() {
-    let deployment = Deployment::start(1).await;
-    let server = without_feed(&deployment).await;
+/// Of a refused batch, the events that were not tried are retryable.
+async fn a_batch_that_the_database_refuses_completely_is_rejected_with_bounded_work(
+    deployment: &Deployment,
+    server: &Server,
+) {
     run(&mut deployment.shard(0).await, "ALTER TABLE noetl.event ADD CONSTRAINT closed CHECK (node_name <> 'step')")
         .await;
     // The search for the refused events has at most 1000 statements.
@@ -410,6 +444,7 @@ async fn a_batch_that_the_database_refuses_completely_is_rejected_with_bounded_w
     let mendable = codes.values().filter(|code| *code == "INVALID_INPUT").count();
     assert!((100..1000).contains(&mendable) && not_tried + mendable == 1500, "{mendable} {not_tried}");
     assert_eq!(deployment.committed().await, BTreeSet::new());
+    run(&mut deployment.shard(0).await, "ALTER TABLE noetl.event DROP CONSTRAINT closed").await;
 }
 
 #[tokio::test]
@@ -428,10 +463,8 @@ async fn projected_events_are_delivered_once_on_the_live_feed() {
     reader.assert_saw_exactly(&keys.into_iter().collect());
 }
 
-#[tokio::test]
-async fn a_batch_has_1_to_5000_events_and_a_body_over_the_limit_is_refused() {
-    let deployment = Deployment::start(1).await;
-    let server = without_feed(&deployment).await;
+/// A batch of another size, and a larger body, store nothing.
+async fn a_batch_has_1_to_5000_events_and_a_body_over_the_limit_is_refused(deployment: &Deployment, server: &Server) {
     let many: Vec<Value> = keys(5001, 1).iter().map(|key| event(key.0, key.1)).collect();
     for batch in [&many[..0], &many] {
         let payload = server.project(batch).await;
@@ -452,11 +485,11 @@ async fn a_batch_has_1_to_5000_events_and_a_body_over_the_limit_is_refused() {
     assert_eq!(count(&server.project(&many[..5000]).await, "projected"), 5000);
 }
 
-/// Sends the text of one event's fields, in addition to its id and type, and returns the payload.
-async fn project_text(server: &Server, id: i64, fields: &str) -> Value {
+/// Sends the text of one event's fields, in addition to its log, id and type, and returns the payload.
+async fn project_text(server: &Server, log: i64, id: i64, fields: &str) -> Value {
     let query = "mutation($event: EventInput!) { projectEvents(input: {events: [$event]}) {
         projected duplicates rejected { index userErrors { code field message } } userErrors { message } } }";
-    let event = format!(r#"{{"executionId": "1", "eventId": "{id}", "type": "call.done", {fields}}}"#);
+    let event = format!(r#"{{"executionId": "{log}", "eventId": "{id}", "type": "call.done", {fields}}}"#);
     let body = format!(r#"{{"variables": {{"event": {event}}}, "query": {}}}"#, json!(query));
     let post = http_client().post(format!("{}/graphql", server.url));
     let response = post.header("content-type", "application/json").body(body).send().await.unwrap();
@@ -465,10 +498,8 @@ async fn project_text(server: &Server, id: i64, fields: &str) -> Value {
     response["data"]["projectEvents"].take()
 }
 
-#[tokio::test]
-async fn json_of_events_is_stored_as_it_arrived_and_compared_by_its_value() {
-    let deployment = Deployment::start(1).await;
-    let server = without_feed(&deployment).await;
+/// JSON is stored without a loss, and is equal in each of its notations.
+async fn json_of_events_is_stored_as_it_arrived_and_compared_by_its_value(deployment: &Deployment, server: &Server) {
     let texts = [
         // Of a repeated key, the last value counts. Digits are kept.
         r#"{"b": 1.50, "a": [1, {"\u00e4": 0.10000000000000001}], "b": 2.50}"#,
@@ -481,27 +512,26 @@ async fn json_of_events_is_stored_as_it_arrived_and_compared_by_its_value() {
     ];
     for (id, text) in (1..).zip(texts) {
         let fields = format!(r#""context": {text}, "result": {text}, "meta": {{"m": {text}}}"#);
-        assert_eq!(count(&project_text(&server, id, &fields).await, "projected"), 1, "{text}");
+        assert_eq!(count(&project_text(server, 21, id, &fields).await, "projected"), 1, "{text}");
         let query = "SELECT (context = $2::jsonb AND result = $2::jsonb AND meta = jsonb_build_object('m', $2::jsonb)
-                             AND context::text = $2::jsonb::text)::text FROM noetl.event WHERE event_id = $1";
+                             AND context::text = $2::jsonb::text)::text
+                     FROM noetl.event WHERE execution_id = 21 AND event_id = $1";
         let equal: String =
             sqlx::query_scalar(query).bind(id).bind(text).fetch_one(&mut deployment.shard(0).await).await.unwrap();
         assert_eq!(equal, "true", "{text}");
         // Another notation of the same value is the same event.
         let spaced = fields.replace(": ", " :\n").replace(", ", ",  ");
-        assert_eq!(count(&project_text(&server, id, &spaced).await, "duplicates"), 1, "{text}");
-        let other = project_text(&server, id, r#""context": 7, "result": 8"#).await;
+        assert_eq!(count(&project_text(server, 21, id, &spaced).await, "duplicates"), 1, "{text}");
+        let other = project_text(server, 21, id, r#""context": 7, "result": 8"#).await;
         assert_eq!(other["rejected"][0]["userErrors"][0]["code"], "EVENT_ID_CONFLICT", "{other}");
     }
-    let query = "{ event(executionId: \"1\", eventId: \"1\") { context } }";
+    let query = "{ event(executionId: \"21\", eventId: \"1\") { context } }";
     let read = server.data(query, Value::Null).await;
     assert_eq!(read["event"]["context"], json!({ "a": [1, { "ä": 0.1 }], "b": 2.5 }));
 }
 
-#[tokio::test]
-async fn texts_that_can_not_be_stored_fail_only_their_event_and_space_does_not_count_as_size() {
-    let deployment = Deployment::start(1).await;
-    let server = without_feed(&deployment).await;
+/// A text that the database refuses is refused with its field.
+async fn texts_that_can_not_be_stored_fail_only_their_event_and_space_does_not_count_as_size(server: &Server) {
     let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let space = " ".repeat(9 << 20);
     for (id, (text, code)) in (1..).zip([
@@ -514,7 +544,7 @@ async fn texts_that_can_not_be_stored_fail_only_their_event_and_space_does_not_c
         (format!("[1,{space}2]"), None),
         (format!(r#"["{space}"]"#), Some("PAYLOAD_TOO_LARGE")),
     ]) {
-        let payload = project_text(&server, id, &format!(r#""result": {text}"#)).await;
+        let payload = project_text(server, 22, id, &format!(r#""result": {text}"#)).await;
         let error = &payload["rejected"][0]["userErrors"][0];
         let shown = &text[..text.len().min(50)];
         assert_eq!(error["code"].as_str(), code, "{shown}: {payload}");
@@ -524,24 +554,22 @@ async fn texts_that_can_not_be_stored_fail_only_their_event_and_space_does_not_c
     }
 }
 
-#[tokio::test]
-async fn variables_in_the_json_of_a_document_are_part_of_it() {
-    let deployment = Deployment::start(1).await;
-    let server = without_feed(&deployment).await;
+/// JSON may contain variables and enumeration values.
+async fn variables_in_the_json_of_a_document_are_part_of_it(deployment: &Deployment, server: &Server) {
     let query = "mutation($json: JSON, $null: JSON) { projectEvents(input: {events: [{
-        executionId: 1, eventId: 1, type: \"call.done\", context: {a: [$json, 1.5], b: $null, c: OPEN}, result: $json,
+        executionId: 23, eventId: 1, type: \"call.done\", context: {a: [$json, 1.5], b: $null, c: OPEN}, result: $json,
         meta: $null }]}) { projected rejected { userErrors { message } } } }";
     let special = json!({ "$serde_json::private::RawValue": "[1]" });
     let payload = server.data(query, json!({ "json": special, "null": null })).await;
     assert_eq!(payload["projectEvents"], json!({ "projected": 1, "rejected": [] }));
-    let stored = stored_of_one_shard(&deployment).await;
+    let stored = stored_of(deployment, 23).await;
     assert_eq!(stored, [json!({ "a": [special, 1.5], "b": null, "c": "OPEN" }), special, Value::Null]);
 }
 
-/// Returns the context, result and meta of the only event.
-async fn stored_of_one_shard(deployment: &Deployment) -> [Value; 3] {
-    let query = "SELECT context::text, result::text, meta::text FROM noetl.event";
+/// Returns the context, result and meta of the only event of a log on the first shard.
+async fn stored_of(deployment: &Deployment, log: i64) -> [Value; 3] {
+    let query = "SELECT context::text, result::text, meta::text FROM noetl.event WHERE execution_id = $1";
     let row: (Option<String>, Option<String>, Option<String>) =
-        sqlx::query_as(query).fetch_one(&mut deployment.shard(0).await).await.unwrap();
+        sqlx::query_as(query).bind(log).fetch_one(&mut deployment.shard(0).await).await.unwrap();
     [row.0, row.1, row.2].map(|text| text.map_or(Value::Null, |text| plain_json::read(&text).unwrap()))
 }

@@ -40,6 +40,11 @@ async fn write_loop(shard: &mut PgConnection, id: i64, iterations: i64) {
 }
 
 impl Setup {
+    /// Starts another execution.
+    async fn start_next(&mut self) {
+        self.id = self.server.start_execution().await;
+    }
+
     async fn state(&self) -> Value {
         self.server.execution_state(self.id).await
     }
@@ -60,7 +65,8 @@ impl Setup {
     }
 
     async fn change_snapshot(&mut self, set: &str) {
-        run(&mut self.shard, &format!("UPDATE noetl.projection_snapshot SET {set}")).await;
+        let change = format!("UPDATE noetl.projection_snapshot SET {set} WHERE aggregate_id = '{}'", self.id);
+        run(&mut self.shard, &change).await;
     }
 
     async fn ignored(&self, reason: &str) -> f64 {
@@ -80,8 +86,30 @@ fn iterations(state: &Value) -> (i64, i64) {
 }
 
 #[tokio::test]
-async fn a_worker_reads_its_own_writes_before_and_after_they_are_advanced() {
+async fn reads_and_stored_states_are_exact_with_any_snapshot() {
     let mut it = setup().await;
+    a_worker_reads_its_own_writes_before_and_after_they_are_advanced(&mut it).await;
+    it.start_next().await;
+    a_snapshot_of_noetl_is_neither_read_nor_changed(&mut it).await;
+    it.start_next().await;
+    the_next_read_includes_events_with_small_ids_and_late_commits(&mut it).await;
+    it.start_next().await;
+    a_snapshot_that_is_altered_or_of_another_shape_or_database_is_ignored(&mut it).await;
+    it.start_next().await;
+    routing_meta_of_other_servers_is_kept_when_a_snapshot_is_saved(&mut it).await;
+    it.start_next().await;
+    an_older_snapshot_never_overwrites_a_newer_one(&mut it).await;
+    it.start_next().await;
+    values_beyond_json_limits_are_kept_as_text(&mut it).await;
+    it.start_next().await;
+    each_execution_of_an_advance_request_fails_or_succeeds_separately(&it).await;
+    it.start_next().await;
+    the_list_shows_advanced_states_and_shows_endings_immediately(&mut it).await;
+    a_snapshot_has_the_routing_of_the_execution(&it.server, &mut it.shard).await;
+}
+
+/// A read has all committed events, whether they are advanced or not.
+async fn a_worker_reads_its_own_writes_before_and_after_they_are_advanced(it: &mut Setup) {
     write_loop(&mut it.shard, it.id, 3).await;
     let fresh = it.state().await;
     assert_eq!((iterations(&fresh), &fresh["snapshot"]), ((3, 0), &Value::Null), "{fresh}");
@@ -107,9 +135,7 @@ async fn a_worker_reads_its_own_writes_before_and_after_they_are_advanced() {
 }
 
 /// NoETL keeps its own snapshot of an execution in the same table, with another shape.
-#[tokio::test]
-async fn a_snapshot_of_noetl_is_neither_read_nor_changed() {
-    let mut it = setup().await;
+async fn a_snapshot_of_noetl_is_neither_read_nor_changed(it: &mut Setup) {
     let theirs = "SELECT version, snapshot::text, checksum, updated_at::text FROM noetl.projection_snapshot
                   WHERE aggregate_type = 'orchestrator_workflow_state'";
     let insert = format!(
@@ -128,15 +154,17 @@ async fn a_snapshot_of_noetl_is_neither_read_nor_changed() {
     assert_eq!(kept, stored);
 }
 
-#[tokio::test]
-async fn the_list_shows_advanced_states_and_shows_endings_immediately() {
-    let mut it = setup().await;
+/// The row of an execution has its advanced state, and its end before that.
+async fn the_list_shows_advanced_states_and_shows_endings_immediately(it: &mut Setup) {
     let list = "{ executions(first: 5) { nodes { id status endedAt error } } }";
+    let id = it.id;
     let stored = async |shard: &mut PgConnection| -> (String, Option<String>) {
-        sqlx::query_as("SELECT status, last_event_type FROM noetl.execution").fetch_one(shard).await.unwrap()
+        let row = "SELECT status, last_event_type FROM noetl.execution WHERE execution_id = $1";
+        sqlx::query_as(row).bind(id).fetch_one(shard).await.unwrap()
     };
     insert_step_event(&mut it.shard, it.id, 5, "playbook.completed", "{}", "{}").await;
-    assert_eq!(it.server.data(list, json!({})).await["executions"]["nodes"][0]["status"], json!("COMPLETED"));
+    let listed = it.server.data(list, json!({})).await["executions"]["nodes"][0].take();
+    assert_eq!((&listed["id"], &listed["status"]), (&json!(id.to_string()), &json!("COMPLETED")));
     assert_eq!(stored(&mut it.shard).await.0, "PENDING");
     it.advance().await;
     assert_eq!(stored(&mut it.shard).await, ("COMPLETED".to_owned(), Some("playbook.completed".to_owned())));
@@ -169,9 +197,8 @@ async fn the_list_shows_advanced_states_and_shows_endings_immediately() {
     assert_eq!(found["catalogEntry"]["path"], json!("run"));
 }
 
-#[tokio::test]
-async fn the_next_read_includes_events_with_small_ids_and_late_commits() {
-    let mut it = setup().await;
+/// A read has each event that was committed before it, in whatever order.
+async fn the_next_read_includes_events_with_small_ids_and_late_commits(it: &mut Setup) {
     // This transaction begins before all others and commits after the snapshot was stored.
     let mut early = it.deployment.shard(0).await;
     let mut late = early.begin().await.unwrap();
@@ -196,9 +223,8 @@ async fn the_next_read_includes_events_with_small_ids_and_late_commits() {
     assert_eq!(advanced, it.rebuilt().await);
 }
 
-#[tokio::test]
-async fn a_snapshot_that_is_altered_or_of_another_shape_or_database_is_ignored() {
-    let mut it = setup().await;
+/// A snapshot that this server did not store as it is counts as absent.
+async fn a_snapshot_that_is_altered_or_of_another_shape_or_database_is_ignored(it: &mut Setup) {
     write_loop(&mut it.shard, it.id, 2).await;
     for (set, reason) in [
         (r#"snapshot = replace(snapshot::text, '"i1"', '"i2"')::jsonb"#, "checksum"),
@@ -224,27 +250,25 @@ async fn a_snapshot_that_is_altered_or_of_another_shape_or_database_is_ignored()
     }
 }
 
-#[tokio::test]
-async fn routing_meta_of_other_servers_is_kept_when_a_snapshot_is_saved() {
-    let mut it = setup().await;
+/// What NoETL stores beside a snapshot stays.
+async fn routing_meta_of_other_servers_is_kept_when_a_snapshot_is_saved(it: &mut Setup) {
     it.advance().await;
     it.change_snapshot(r#"meta = meta || '{"routing_meta": {"kept": true}}'"#).await;
     write_loop(&mut it.shard, it.id, 1).await;
     it.advance().await;
-    let kept = "SELECT meta -> 'routing_meta' FROM noetl.projection_snapshot";
-    let read: Value = sqlx::query_scalar(kept).fetch_one(&mut it.shard).await.unwrap();
+    let kept = "SELECT meta -> 'routing_meta' FROM noetl.projection_snapshot WHERE aggregate_id = $1";
+    let read: Value = sqlx::query_scalar(kept).bind(it.id.to_string()).fetch_one(&mut it.shard).await.unwrap();
     assert_eq!(read, json!({ "kept": true }));
     // Also when the snapshot itself is ignored and replaced.
     it.change_snapshot("meta = meta - 'schema'").await;
     it.advance().await;
-    let read: Value = sqlx::query_scalar(kept).fetch_one(&mut it.shard).await.unwrap();
+    let read: Value = sqlx::query_scalar(kept).bind(it.id.to_string()).fetch_one(&mut it.shard).await.unwrap();
     assert_eq!(read, json!({ "kept": true }));
     assert_eq!(it.state().await["snapshot"]["behindBy"], json!("0"));
 }
 
-#[tokio::test]
-async fn an_older_snapshot_never_overwrites_a_newer_one() {
-    let mut it = setup().await;
+/// The stored snapshot and the status in the list never go back.
+async fn an_older_snapshot_never_overwrites_a_newer_one(it: &mut Setup) {
     let options = it.deployment.shard_dsns[0].parse().unwrap();
     let slow = Database::new(DatabaseName::Cluster, options, 2);
     write_loop(&mut it.shard, it.id, 1).await;
@@ -261,8 +285,8 @@ async fn an_older_snapshot_never_overwrites_a_newer_one() {
     let cancel = "mutation($id: ID!) { cancelExecution(input: {executionId: $id}) { userErrors { message } } }";
     it.server.data(cancel, json!({ "id": it.id.to_string() })).await;
     snapshots::save(&slow, &older).await.unwrap();
-    let listed = "SELECT status FROM noetl.execution";
-    let listed: String = sqlx::query_scalar(listed).fetch_one(&mut it.shard).await.unwrap();
+    let listed = "SELECT status FROM noetl.execution WHERE execution_id = $1";
+    let listed: String = sqlx::query_scalar(listed).bind(it.id).fetch_one(&mut it.shard).await.unwrap();
     assert_eq!(listed, "CANCELLED");
 }
 
@@ -305,9 +329,8 @@ async fn concurrent_writers_and_advances_end_in_one_exact_state() {
     assert_eq!(stored, it.rebuilt().await);
 }
 
-#[tokio::test]
-async fn each_execution_of_an_advance_request_fails_or_succeeds_separately() {
-    let it = setup().await;
+/// An execution that can not be advanced affects no other one of the request.
+async fn each_execution_of_an_advance_request_fails_or_succeeds_separately(it: &Setup) {
     it.server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
     let inbox = it.server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
     let payload = it.server.advance_projections(&[it.id, it.id, 12345, inbox.parse().unwrap()]).await;
@@ -344,9 +367,8 @@ async fn each_execution_of_an_advance_request_fails_or_succeeds_separately() {
     assert_eq!(it.server.advance_projections(&many).await["failed"].as_array().unwrap().len(), 1000);
 }
 
-#[tokio::test]
-async fn values_beyond_json_limits_are_kept_as_text() {
-    let mut it = setup().await;
+/// A value that JSON numbers or nesting can not express is read and stored.
+async fn values_beyond_json_limits_are_kept_as_text(it: &mut Setup) {
     let deep = format!("{}1{}", "[".repeat(300), "]".repeat(300));
     insert_step_event(&mut it.shard, it.id, 2, "ctx.updated", "{}", &format!(r#"{{"values": {{"deep": {deep}}}}}"#))
         .await;
@@ -354,11 +376,9 @@ async fn values_beyond_json_limits_are_kept_as_text() {
         .await;
     insert_step_event(&mut it.shard, it.id, 4, "ctx.updated", "{}", r#"{"values": {"huge": 1e400}}"#).await;
     insert_step_event(&mut it.shard, it.id, 5, "call.done", "{}", "{}").await;
-    run(
-        &mut it.shard,
-        "UPDATE noetl.event SET created_at = 'infinity', result = '1e400' WHERE event_type = 'call.done'",
-    )
-    .await;
+    let change = "UPDATE noetl.event SET created_at = 'infinity', result = '1e400'
+                  WHERE event_type = 'call.done' AND execution_id = $1";
+    sqlx::query(change).bind(it.id).execute(&mut it.shard).await.unwrap();
     for _ in 0..2 {
         let state = it.state().await;
         assert_eq!(state["context"]["plain"], json!(1.797_693_134_862_315_7e308));
@@ -404,34 +424,31 @@ async fn a_process_killed_during_an_advance_leaves_an_exact_state() {
     assert_eq!(stored, it.rebuilt().await);
 }
 
-#[tokio::test]
-async fn a_snapshot_has_the_routing_of_the_execution() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica_without_projector().await;
+/// The snapshot of an execution has the routing of its started event, also if that comes last.
+async fn a_snapshot_has_the_routing_of_the_execution(server: &Server, shard: &mut PgConnection) {
     server.register_entry("run", &json!({ "kind": "playbook" })).await;
     let trace = json!({ "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" });
     let started = server.execute(json!({ "path": "run", "executionPool": "gpu", "trace": trace })).await;
     let id: i64 = started["execution"]["id"].as_str().unwrap().parse().unwrap();
-    let mut shard = deployment.shard(0).await;
-    let meta = "SELECT meta FROM noetl.event WHERE event_type = 'playbook_started'";
-    let meta: Value = sqlx::query_scalar(meta).fetch_one(&mut shard).await.unwrap();
+    let meta = "SELECT meta FROM noetl.event WHERE event_type = 'playbook_started' AND execution_id = $1";
+    let meta: Value = sqlx::query_scalar(meta).bind(id).fetch_one(&mut *shard).await.unwrap();
     assert_eq!((&meta["execution_pool"], &meta["trace"]), (&json!("gpu"), &trace));
     let routing = "SELECT meta -> 'routing_meta' FROM noetl.projection_snapshot WHERE aggregate_id = $1";
     for offset in [100, 200] {
         server.advance_projections(&[id]).await;
-        let stored: Value = sqlx::query_scalar(routing).bind(id.to_string()).fetch_one(&mut shard).await.unwrap();
+        let stored: Value = sqlx::query_scalar(routing).bind(id.to_string()).fetch_one(&mut *shard).await.unwrap();
         assert_eq!(stored, meta);
-        insert_step_event(&mut shard, id, offset, "step.enter", "{}", "{}").await;
+        insert_step_event(&mut *shard, id, offset, "step.enter", "{}", "{}").await;
     }
     // An execution whose start is not in the log yet.
-    insert_step_event(&mut shard, 77, 1, "step.enter", "{}", "{}").await;
+    insert_step_event(&mut *shard, 77, 1, "step.enter", "{}", "{}").await;
     server.advance_projections(&[77]).await;
-    let stored: Option<Value> = sqlx::query_scalar(routing).bind("77").fetch_one(&mut shard).await.unwrap();
+    let stored: Option<Value> = sqlx::query_scalar(routing).bind("77").fetch_one(&mut *shard).await.unwrap();
     assert_eq!(stored, None);
     let start = "INSERT INTO noetl.event (execution_id, event_id, event_type, meta)
                  VALUES (77, 70, 'playbook_started', '{\"execution_pool\": \"cpu\"}')";
-    run(&mut shard, start).await;
+    run(shard, start).await;
     server.advance_projections(&[77]).await;
-    let stored: Option<Value> = sqlx::query_scalar(routing).bind("77").fetch_one(&mut shard).await.unwrap();
+    let stored: Option<Value> = sqlx::query_scalar(routing).bind("77").fetch_one(&mut *shard).await.unwrap();
     assert_eq!(stored, Some(json!({ "execution_pool": "cpu" })));
 }

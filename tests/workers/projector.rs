@@ -60,21 +60,28 @@ async fn assert_all_acknowledged(deployment: &Deployment) {
 }
 
 #[tokio::test]
-async fn the_projector_keeps_snapshots_and_the_execution_list_current() {
+async fn the_projector_keeps_executions_current_and_their_updates_deliver_each_change() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
+    the_projector_keeps_snapshots_and_the_execution_list_current(&deployment, &server).await;
+    execution_updates_deliver_the_current_state_and_then_each_change(&deployment, &server).await;
+    execution_updates_of_an_unknown_or_invalid_id_are_an_error(&server).await;
+}
+
+/// The snapshot of an execution and its row in the list become current.
+async fn the_projector_keeps_snapshots_and_the_execution_list_current(deployment: &Deployment, server: &Server) {
     let id = server.start_execution().await;
-    current(&server, id, 1).await;
-    let mut shard = deployment.shard(usize::from(shard_of(&deployment, id))).await;
+    current(server, id, 1).await;
+    let mut shard = deployment.shard(usize::from(shard_of(deployment, id))).await;
     insert_step_event(&mut shard, id, 5, "ctx.updated", "{}", r#"{"values": {"page": 2}}"#).await;
     insert_step_event(&mut shard, id, 6, "playbook.completed", "{}", "{}").await;
-    current(&server, id, 3).await;
+    current(server, id, 3).await;
     let list = "{ executions(filter: {statuses: [COMPLETED]}) { nodes { id endedAt } } }";
     let listed = server.data(list, json!({})).await["executions"]["nodes"].clone();
     assert_eq!(listed[0]["id"], json!(id.to_string()));
     assert!(listed[0]["endedAt"].is_string());
-    assert_all_acknowledged(&deployment).await;
+    assert_all_acknowledged(deployment).await;
 }
 
 /// A batch begins half a second after the one before it, unless that one was full. So the messages of a backlog must come
@@ -190,11 +197,8 @@ async fn the_projector_continues_after_the_broker_lost_all_its_data() {
     current(&server, id, 2).await;
 }
 
-#[tokio::test]
-async fn execution_updates_deliver_the_current_state_and_then_each_change() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica().await;
-    deployment.feeds_begun().await;
+/// The first item is the current state, and each change leads to another one.
+async fn execution_updates_deliver_the_current_state_and_then_each_change(deployment: &Deployment, server: &Server) {
     let (id, other) = (server.start_execution().await, server.start_execution().await);
     // Otherwise, the change of the start event could be delivered with the state after the first step.
     deployment.until_all_published().await;
@@ -205,14 +209,15 @@ async fn execution_updates_deliver_the_current_state_and_then_each_change() {
         (&now["id"], &now["status"], &now["steps"]["nodes"]),
         (&json!(id.to_string()), &json!("PENDING"), &json!([]))
     );
-    let mut shard = deployment.shard(0).await;
+    let mut shard = deployment.shard(usize::from(shard_of(deployment, id))).await;
+    let mut elsewhere = deployment.shard(usize::from(shard_of(deployment, other))).await;
     for (offset, event_type, step) in [
         (10, "step.enter", "ENTERED"),
         (11, "command.issued", "COMMAND_ISSUED"),
         (12, "command.claimed", "COMMAND_CLAIMED"),
         (13, "command.completed", "COMPLETED"),
     ] {
-        insert_step_event(&mut shard, other, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
+        insert_step_event(&mut elsewhere, other, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
         insert_step_event(&mut shard, id, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
         let mut changed = next().await;
         // The change of the start event may be delivered late.
@@ -232,10 +237,8 @@ async fn execution_updates_deliver_the_current_state_and_then_each_change() {
     assert!(told <= 200, "{told}");
 }
 
-#[tokio::test]
-async fn execution_updates_of_an_unknown_or_invalid_id_are_an_error() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica().await;
+/// A subscription to no execution ends with an error.
+async fn execution_updates_of_an_unknown_or_invalid_id_are_an_error(server: &Server) {
     for (id, code) in [("12345", "NOT_FOUND"), ("abc", "INVALID_INPUT")] {
         let mut live = server.live(CHANGES, json!({ "id": id })).await;
         let errors = live.errors().await;

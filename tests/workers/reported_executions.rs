@@ -38,10 +38,19 @@ async fn one_on_each_shard(server: &Server) -> [i64; 2] {
 }
 
 #[tokio::test]
-async fn a_batch_returns_each_of_its_executions_once_with_the_state_after_it() {
+async fn a_batch_returns_the_executions_that_it_changed_and_can_read() {
     let deployment = Deployment::start(2).await;
     let server = replica(&deployment).await;
-    let [one, two] = one_on_each_shard(&server).await;
+    // It claims all entries.
+    a_report_and_the_next_claim_in_one_request_succeed_or_fail_independently(&server).await;
+    a_batch_returns_each_of_its_executions_once_with_the_state_after_it(&server).await;
+    // It renames a column.
+    executions_that_can_not_be_read_do_not_hide_the_outcome_of_the_batch(&deployment, &server).await;
+}
+
+/// The payload has the executions of the batch in the order of their first events.
+async fn a_batch_returns_each_of_its_executions_once_with_the_state_after_it(server: &Server) {
+    let [one, two] = one_on_each_shard(server).await;
     let refused = server.start_execution().await;
     server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
     let inbox: i64 = server.register("inbox").await["subscription"]["id"].as_str().unwrap().parse().unwrap();
@@ -59,7 +68,7 @@ async fn a_batch_returns_each_of_its_executions_once_with_the_state_after_it() {
         event_with(two, two + 11, &json!({ "type": "command.completed" })),
         event_with(one, one + 11, &json!({ "type": "playbook.completed" })),
     ];
-    let payload = report(&server, &events).await;
+    let payload = report(server, &events).await;
     let execution = |id: i64, status: &str, step: &str| {
         let steps = json!([{ "status": step }]);
         json!({ "id": id.to_string(), "status": status, "steps": { "nodes": steps } })
@@ -100,16 +109,17 @@ async fn executions_of_a_batch_are_read_together_and_only_if_they_are_selected()
     assert!((60.0..400.0).contains(&read), "{read} statements more for {ROUNDS} batches: {statements:?}");
 }
 
-#[tokio::test]
-async fn executions_that_can_not_be_read_do_not_hide_the_outcome_of_the_batch() {
-    let deployment = Deployment::start(2).await;
-    let server = replica(&deployment).await;
+/// An execution that can not be read is an error of its own.
+async fn executions_that_can_not_be_read_do_not_hide_the_outcome_of_the_batch(
+    deployment: &Deployment,
+    server: &Server,
+) {
     let (here, there) = (deployment.ids_on(0, 1000, 1), deployment.ids_on(1, 1000, 2));
     // The list has this execution, but the status there does not include the batch.
-    let [_, listed] = one_on_each_shard(&server).await;
+    let [_, listed] = one_on_each_shard(server).await;
     run(&mut deployment.shard(1).await, "ALTER TABLE noetl.projection_snapshot RENAME COLUMN snapshot TO gone").await;
     let events = [entered(there[0], 1), entered(here[0], 1), entered(there[1], 1), entered(listed, listed + 10)];
-    let payload = report(&server, &events).await;
+    let payload = report(server, &events).await;
     let readable =
         json!({ "id": here[0].to_string(), "status": "RUNNING", "steps": { "nodes": [{ "status": "ENTERED" }] } });
     let expected = json!({
@@ -119,14 +129,12 @@ async fn executions_that_can_not_be_read_do_not_hide_the_outcome_of_the_batch() 
     assert_eq!(payload, expected);
 }
 
-#[tokio::test]
-async fn a_report_and_the_next_claim_in_one_request_succeed_or_fail_independently() {
+/// A worker may report and claim in one request.
+async fn a_report_and_the_next_claim_in_one_request_succeed_or_fail_independently(server: &Server) {
     let query = "mutation($events: [EventInput!]!, $claim: OutboxClaimRef!) {
         projectEvents(input: {events: $events, claim: $claim, settle: true}) {
             settled executions { id status } userErrors { code } }
         claimOutbox(input: {select: {all: true}, limit: 1}) { claims { executionId } userErrors { code } } }";
-    let deployment = Deployment::start(1).await;
-    let server = replica(&deployment).await;
     let one = server.start_execution().await;
     let claim = reference(&server.claim(json!({})).await["claims"][0]);
     let two = server.start_execution().await;

@@ -93,8 +93,14 @@ fn counts(shown: &Value) -> [i64; 3] {
 }
 
 #[tokio::test]
-async fn the_stored_state_of_a_loop_does_not_grow_and_its_results_are_read_from_the_log() {
+async fn a_completed_iteration_leaves_the_state_until_a_late_failure() {
     let mut it = setup().await;
+    the_stored_state_of_a_loop_does_not_grow_and_its_results_are_read_from_the_log(&mut it).await;
+    a_late_failure_of_a_completed_iteration_is_shown(&mut it).await;
+}
+
+/// The size of a state depends neither on the number of iterations nor on their results.
+async fn the_stored_state_of_a_loop_does_not_grow_and_its_results_are_read_from_the_log(it: &mut Setup) {
     let mut sizes = Vec::new();
     for iterations in [100, 2_000] {
         let id = it.start_loop(iterations).await;
@@ -127,9 +133,8 @@ async fn the_stored_state_of_a_loop_does_not_grow_and_its_results_are_read_from_
     assert!(sizes[1].0 <= sizes[0].0 + 100 && sizes[1].1 <= sizes[0].1 + 100, "{sizes:?}");
 }
 
-#[tokio::test]
-async fn a_late_failure_of_a_completed_iteration_is_shown() {
-    let mut it = setup().await;
+/// An event that contradicts a sealed iteration leads to a fold of the whole log.
+async fn a_late_failure_of_a_completed_iteration_is_shown(it: &mut Setup) {
     let id = it.start_loop(3).await;
     it.iterate(id, 0..2).await;
     it.advance(id).await;

@@ -46,11 +46,21 @@ async fn while_locked<T>(connection: &mut PgConnection, table: &str, calls: impl
 }
 
 #[tokio::test]
-async fn concurrent_requests_to_execute_share_their_statements() {
+async fn calls_that_share_a_statement_have_their_own_results() {
     let deployment = Deployment::start(2).await;
     let server = replica(&deployment).await;
+    // It claims all entries.
+    a_row_that_two_callers_settle_at_the_same_time_is_counted_once(&deployment, &server).await;
+    concurrent_requests_to_execute_share_their_statements(&deployment, &server).await;
+    concurrent_small_batches_of_events_are_counted_for_each_caller(&deployment, &server).await;
+}
+
+/// Requests that wait at the same time have fewer statements than they would have alone.
+async fn concurrent_requests_to_execute_share_their_statements(deployment: &Deployment, server: &Server) {
     server.execute(keyed("good", "the catalog entry is cached")).await;
-    let before = server.metric("noetl_sql_statements_total").await;
+    deployment.until_claims_are_settled().await;
+    let (before, started) =
+        (server.metric("noetl_sql_statements_total").await, deployment.sum_over_shards(STARTED).await);
     let calls = join_all((0..60).map(|key| server.execute(keyed("good", &format!("m-{key}")))));
     let answers = while_locked(&mut deployment.cluster().await, "noetl.subscription_dedup", calls).await;
     assert!(answers.iter().all(|answer| answer["outcome"] == "STARTED"), "{answers:?}");
@@ -60,32 +70,42 @@ async fn concurrent_requests_to_execute_share_their_statements() {
     let statements = server.metric("noetl_sql_statements_total").await - before;
     // Alone, each request has a claim, a creation and a settlement.
     assert!(statements < 120.0, "{statements} statements for 60 requests");
-    assert_eq!(deployment.sum_over_shards(STARTED).await, 61);
+    assert_eq!(deployment.sum_over_shards(STARTED).await - started, 60);
     let settled = async || (deployment.in_cluster(RESERVED).await == 0).then_some(());
     eventually("every claim is settled", settled).await;
 }
 
 #[tokio::test]
-async fn an_execution_that_the_database_refuses_fails_only_its_own_caller() {
+async fn a_call_that_waits_or_is_refused_fails_alone_although_it_shares_a_statement() {
+    let deployment = Deployment::start(1).await;
+    let server = replica(&deployment).await;
+    a_key_that_another_transaction_holds_delays_only_its_own_caller(&deployment, &server).await;
+    // Each of the others leaves a trigger.
+    an_execution_that_the_database_refuses_fails_only_its_own_caller(&deployment, &server).await;
+    an_event_that_the_database_refuses_fails_only_its_own_caller(&deployment, &server).await;
+}
+
+/// An execution that the database refuses fails no other one of its statement.
+async fn an_execution_that_the_database_refuses_fails_only_its_own_caller(deployment: &Deployment, server: &Server) {
     // A refused value, and an error for which the statement can't be divided.
     for code in ["23514", "XX000"] {
-        let deployment = Deployment::start(1).await;
-        let server = replica(&deployment).await;
         let refuse = format!(
-            "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+            "CREATE OR REPLACE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN
                  IF NEW.path = 'bad' THEN RAISE EXCEPTION 'refused' USING ERRCODE = '{code}'; END IF;
                  RETURN NEW;
              END $$;
-             CREATE TRIGGER refuse BEFORE INSERT ON noetl.execution FOR EACH ROW EXECUTE FUNCTION public.refuse()"
+             CREATE OR REPLACE TRIGGER refuse BEFORE INSERT ON noetl.execution
+                 FOR EACH ROW EXECUTE FUNCTION public.refuse()"
         );
         run(&mut deployment.shard(0).await, &refuse).await;
         let query = "mutation($input: ExecuteInput!) { execute(input: $input) { outcome userErrors { code } } }";
         let call = async |n: usize| {
             let path = if n % 8 == 3 { "bad" } else { "good" };
-            let input = noetl_testkit::execute_input(keyed(path, &format!("m-{n}")));
+            let input = noetl_testkit::execute_input(keyed(path, &format!("{code}-{n}")));
             (path, server.send(query, json!({ "input": input })).await.unwrap())
         };
+        let before = deployment.sum_over_shards(STARTED).await;
         let calls = join_all((0..40).map(call));
         for (path, response) in while_locked(&mut deployment.shard(0).await, "noetl.execution", calls).await {
             let answer = &response["data"]["execute"];
@@ -95,14 +115,12 @@ async fn an_execution_that_the_database_refuses_fails_only_its_own_caller() {
                 assert_eq!(response["errors"][0]["extensions"]["code"], "INTERNAL", "{code}: {response}");
             }
         }
-        assert_eq!(deployment.sum_over_shards(STARTED).await, 35);
+        assert_eq!(deployment.sum_over_shards(STARTED).await - before, 35, "{code}");
     }
 }
 
-#[tokio::test]
-async fn a_key_that_another_transaction_holds_delays_only_its_own_caller() {
-    let deployment = Deployment::start(1).await;
-    let server = replica(&deployment).await;
+/// A request that waits for a key delays no other one for long.
+async fn a_key_that_another_transaction_holds_delays_only_its_own_caller(deployment: &Deployment, server: &Server) {
     let held = server.execute(keyed("good", "held")).await;
     let mut holder = deployment.cluster().await;
     run(&mut holder, &format!("BEGIN; {LOCK_HELD}")).await;
@@ -196,10 +214,8 @@ async fn a_graceful_stop_settles_claims_and_writes_the_audit_events_of_duplicate
     assert_eq!(deployment.in_cluster(RESERVED).await, 0);
 }
 
-#[tokio::test]
-async fn concurrent_small_batches_of_events_are_counted_for_each_caller() {
-    let deployment = Deployment::start(2).await;
-    let server = replica(&deployment).await;
+/// Batches that share a statement have results of their own.
+async fn concurrent_small_batches_of_events_are_counted_for_each_caller(deployment: &Deployment, server: &Server) {
     for round in 0..10 {
         // Two callers send each of the first events, and one of them sends it with other content in every third pair.
         let call = async |n: i64| {
@@ -233,16 +249,15 @@ async fn concurrent_small_batches_of_events_are_counted_for_each_caller() {
     );
 }
 
-#[tokio::test]
-async fn an_event_that_the_database_refuses_fails_only_its_own_caller() {
-    let deployment = Deployment::start(1).await;
-    let server = replica(&deployment).await;
-    let refuse = "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+/// An event that the database refuses fails no other one of its statement.
+async fn an_event_that_the_database_refuses_fails_only_its_own_caller(deployment: &Deployment, server: &Server) {
+    let refuse = "CREATE FUNCTION public.refuse_event() RETURNS trigger LANGUAGE plpgsql AS
                   $$ BEGIN
                       IF NEW.node_name = 'bad' THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'XX000'; END IF;
                       RETURN NEW;
                   END $$;
-                  CREATE TRIGGER refuse BEFORE INSERT ON noetl.event FOR EACH ROW EXECUTE FUNCTION public.refuse()";
+                  CREATE TRIGGER refuse BEFORE INSERT ON noetl.event
+                      FOR EACH ROW EXECUTE FUNCTION public.refuse_event()";
     run(&mut deployment.shard(0).await, refuse).await;
     let call = async |n: i64| {
         let bad = n % 8 == 3;
@@ -258,11 +273,9 @@ async fn an_event_that_the_database_refuses_fails_only_its_own_caller() {
     }
 }
 
-#[tokio::test]
-async fn a_row_that_two_callers_settle_at_the_same_time_is_counted_once() {
-    let deployment = Deployment::start(2).await;
-    let server = replica(&deployment).await;
-    join_all((0..80).map(|n| server.execute(keyed("good", &format!("m-{n}"))))).await;
+/// Settlements that share a statement are counted once.
+async fn a_row_that_two_callers_settle_at_the_same_time_is_counted_once(deployment: &Deployment, server: &Server) {
+    join_all((0..80).map(|n| server.execute(keyed("good", &format!("settled-{n}"))))).await;
     let rows = references(&server.claim(json!({ "limit": 100 })).await);
     assert_eq!(rows.len(), 80);
     // Each row is settled by two of 40 callers.

@@ -34,40 +34,44 @@ fn outcome(payload: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_unknown_types_of_the_events_in_the_log_are_named() {
+async fn unknown_types_are_named_and_a_strict_batch_refuses_their_events() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
+    the_unknown_types_of_the_events_in_the_log_are_named(&server).await;
+    a_strict_batch_refuses_only_the_events_of_unknown_types(&server).await;
+}
+
+/// The result names each unknown type that is stored, or that was stored before.
+async fn the_unknown_types_of_the_events_in_the_log_are_named(server: &Server) {
     for (log, mutation) in (7..).zip(MUTATIONS) {
         let misspelt = [(1, "step.entr"), (2, "call.done"), (3, "acme.progress"), (4, "step.entr")];
-        let sent = send(&server, mutation, log, &misspelt, false).await;
+        let sent = send(server, mutation, log, &misspelt, false).await;
         assert_eq!(outcome(&sent), json!([4, 0, 0, ["acme.progress", "step.entr"]]), "{mutation:?}");
-        let again = send(&server, mutation, log, &misspelt[..2], false).await;
+        let again = send(server, mutation, log, &misspelt[..2], false).await;
         assert_eq!(outcome(&again), json!([0, 2, 0, ["step.entr"]]), "{mutation:?}: duplicates");
-        let known = send(&server, mutation, log, &[(5, "step.enter")], false).await;
+        let known = send(server, mutation, log, &[(5, "step.enter")], false).await;
         assert_eq!(outcome(&known), json!([1, 0, 0, []]), "{mutation:?}");
         // Ids that are taken in the log and in the batch, and a type that only transitions write.
         let refused = [(1, "step.ente"), (6, "Step.Enter"), (6, "step_entered"), (8, "subscription.activated")];
-        let sent = send(&server, mutation, log, &refused, false).await;
+        let sent = send(server, mutation, log, &refused, false).await;
         assert_eq!(outcome(&sent), json!([1, 0, 3, ["Step.Enter"]]), "{mutation:?}");
     }
 }
 
-#[tokio::test]
-async fn a_strict_batch_refuses_only_the_events_of_unknown_types() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    for (log, mutation) in (7..).zip(MUTATIONS) {
+/// A strict batch stores the events of known types, and those that are stored already.
+async fn a_strict_batch_refuses_only_the_events_of_unknown_types(server: &Server) {
+    for (log, mutation) in (9..).zip(MUTATIONS) {
         let events = [(1, "step.enter"), (2, "step.entr"), (3, "call.done")];
-        let payload = send(&server, mutation, log, &events, true).await;
+        let payload = send(server, mutation, log, &events, true).await;
         assert_eq!(outcome(&payload), json!([2, 0, 1, []]), "{mutation:?}");
         let refused = &payload["rejected"][0];
         assert_eq!((&refused["index"], &refused["code"]), (&json!(1), &json!("INVALID_INPUT")), "{payload}");
         assert_eq!((&refused["field"], &refused["retryable"]), (&json!(["events", "1", "type"]), &json!(false)));
         assert!(refused["message"].as_str().unwrap().contains("step.entr"), "{payload}");
 
-        let lenient = send(&server, mutation, log, &events, false).await;
+        let lenient = send(server, mutation, log, &events, false).await;
         assert_eq!(outcome(&lenient), json!([1, 2, 0, ["step.entr"]]), "{mutation:?}");
-        let again = send(&server, mutation, log, &events, true).await;
+        let again = send(server, mutation, log, &events, true).await;
         assert_eq!(outcome(&again), json!([0, 2, 1, []]), "{mutation:?}: the event is stored already");
     }
 }

@@ -85,6 +85,22 @@ impl Deployment {
         }
     }
 
+    /// Deletes all rows of the outbox, so that the ids of the next rows begin at 1 again. The only replica claims a row
+    /// with this id on each shard before, so that its low watermarks hide no row that follows.
+    pub async fn restart_outbox(&self, server: &Server) {
+        const RESTART: &str = "TRUNCATE noetl.outbox RESTART IDENTITY";
+        let row = format!("{RESTART}; INSERT INTO noetl.outbox (event_id, payload) VALUES (1, '{{}}')");
+        for shard in 0..self.shard_dsns.len() {
+            self.on_shard(shard, &row).await;
+            eventually("the row with the id 1 is claimed", async || {
+                let claimed = server.claim(json!({ "shard": shard })).await;
+                (!ids(&claimed).is_empty()).then_some(())
+            })
+            .await;
+            self.on_shard(shard, RESTART).await;
+        }
+    }
+
     /// Runs a statement on a shard, without the server.
     pub async fn on_shard(&self, shard: usize, statement: &str) {
         sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *self.shard_session(shard).await).await.unwrap();
