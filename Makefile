@@ -45,6 +45,7 @@ bench: playground ## run the benchmarks, with an optimised build on a private Po
 soak: program ## after a change of the feed, the outbox or deduplication: everything fails at random under load, and the long forms of tests: make soak MINUTES=20 SEED=7
 	@NOETL_LONG_TESTS=1 NOETL_SOAK_SEED=$(SEED) NOETL_SOAK_SECONDS=$$(($(MINUTES) * 60)) cargo test --quiet --test soak -- --nocapture
 	@NOETL_LONG_TESTS=1 scripts/test-servers run cargo test --quiet --test workers --test operations -- past_states:: checks_of_many_rows::
+	@NOETL_LONG_TESTS=1 scripts/test-servers run cargo test --quiet --test feed -- faults:: --test-threads 1
 	@cargo build --quiet --package graphql-transport --example server
 	@NOETL_LONG_TESTS=1 NOETL_SOAK_SEED=$(SEED) scripts/third-party
 

@@ -31,26 +31,10 @@ async fn commit_large(deployment: &Deployment, event: i64, bytes: usize) {
     run(&mut deployment.shard(0).await, &row).await;
 }
 
+/// The limit is reduced while the feed runs, so the next events are larger than allowed. A leader that starts later
+/// finds the limit.
 #[tokio::test]
-async fn an_event_larger_than_the_maximum_message_size_of_the_stream_is_published_without_its_large_fields() {
-    let deployment = Deployment::start(1).await;
-    create_stream(&deployment, Config { max_message_size: 16 << 10, ..config() }).await;
-    let server = deployment.replica().await;
-    deployment.feeds_begun().await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
-    for (event, bytes) in [(1, 1), (2, 50_000), (3, 15_000), (4, 1)] {
-        commit_large(&deployment, event, bytes).await;
-    }
-    let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
-    reader.assert_saw_exactly(&committed);
-    every_event_is_stored_once(&deployment).await;
-    assert_eq!(deployment.last_error().await, None);
-}
-
-/// The limit is reduced while the feed runs: the next event is larger than allowed.
-#[tokio::test]
-async fn a_maximum_message_size_that_is_reduced_later_is_obeyed() {
+async fn events_larger_than_the_maximum_message_size_of_the_stream_are_published_without_their_large_fields() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -64,6 +48,19 @@ async fn a_maximum_message_size_that_is_reduced_later_is_obeyed() {
     }
     every_event_is_stored_once(&deployment).await;
     assert_eq!(server.feed_epochs().await, [1]);
+    assert!(server.stop().await.success());
+
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    for (event, bytes) in [(5, 1), (6, 50_000), (7, 15_000), (8, 1)] {
+        commit_large(&deployment, event, bytes).await;
+    }
+    let committed = deployment.committed().await;
+    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+    reader.assert_saw_exactly(&committed);
+    every_event_is_stored_once(&deployment).await;
+    assert_eq!((server.feed_epochs().await, deployment.last_error().await), (vec![1], None));
 }
 
 #[tokio::test]
@@ -102,17 +99,17 @@ async fn a_purge_of_the_stream_repeats_no_event_and_readers_get_a_gap_for_what_t
     assert_exactly(&deployment.published().await, &(101..=120).map(|event| (7, event)).collect());
 }
 
-async fn every_event_is_stored_again(deployment: &Deployment, server: &Server) {
-    server.until_feed_epoch(2).await;
+/// Waits until a new epoch has every event, and commits events of another execution in it.
+async fn every_event_is_stored_again(deployment: &Deployment, server: &Server, epoch: i64, execution: i64) {
+    server.until_feed_epoch(epoch).await;
     every_event_is_stored_once(deployment).await;
-    deployment.commit(8, 1..=5).await;
+    deployment.commit(execution, 1..=5).await;
     every_event_is_stored_once(deployment).await;
-    assert_eq!(server.feed_epochs().await, [2]);
+    assert_eq!(server.feed_epochs().await, [epoch]);
 }
 
-/// The broker is not restarted and nothing is committed: the idle leader finds the loss by itself.
 #[tokio::test]
-async fn a_stream_that_is_deleted_while_nothing_commits_gets_every_event_again() {
+async fn a_stream_that_is_deleted_or_created_again_gets_every_event_again() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -120,27 +117,18 @@ async fn a_stream_that_is_deleted_while_nothing_commits_gets_every_event_again()
     deployment.commit(7, 1..=100).await;
     assert!(reader.until_seen([(7, 100)]).await, "the feed ended");
     deployment.until_batch_finished().await;
+    // The broker is not restarted and nothing is committed: the idle leader finds the loss by itself.
     let (context, _) = deployment.broker().await;
     context.delete_stream("noetl_events").await.unwrap();
-    every_event_is_stored_again(&deployment, &server).await;
+    every_event_is_stored_again(&deployment, &server, 2, 8).await;
     assert!(reader.until_seen([(8, 5)]).await, "the feed ended");
     reader.assert_kept_exactly(&deployment.committed().await);
-}
 
-/// The stream is created again, and its next sequence is larger than the last one of the old stream, as with
-/// `first_seq` in its configuration.
-#[tokio::test]
-async fn a_stream_that_is_created_again_with_a_later_first_sequence_gets_every_event_again() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    deployment.feeds_begun().await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
-    deployment.commit(7, 1..=100).await;
-    assert!(reader.until_seen([(7, 100)]).await, "the feed ended");
+    // The next sequence of the stream that is created again is larger than the last one of the old stream, as with
+    // `first_seq` in its configuration.
     deployment.until_batch_finished().await;
     reader.disconnect().await;
     assert!(server.stop().await.success());
-    let (context, _) = deployment.broker().await;
     context.delete_stream("noetl_events").await.unwrap();
     create_stream(&deployment, config()).await;
     for _ in 0..150 {
@@ -148,10 +136,10 @@ async fn a_stream_that_is_created_again_with_a_later_first_sequence_gets_every_e
     }
     deployment.broker().await.1.purge().await.unwrap();
     let server = deployment.replica().await;
-    every_event_is_stored_again(&deployment, &server).await;
+    every_event_is_stored_again(&deployment, &server, 3, 9).await;
     reader.seen.clear();
     reader.reconnect(&server).await;
-    assert!(reader.until_seen([(8, 5)]).await, "the feed ended");
+    assert!(reader.until_seen([(9, 5)]).await, "the feed ended");
     reader.assert_saw_exactly(&deployment.committed().await);
     assert_eq!(reader.gaps().last().unwrap().3, "EPOCH_CHANGED");
 }

@@ -40,8 +40,9 @@ async fn assert_reset(reader: &mut Reader, deployment: &Deployment, server: &Ser
     assert_eq!((reader.gaps(), reader.seen.len()), (vec![], 0));
 }
 
+/// The cursor of another feed is before or after the end of this feed.
 #[tokio::test]
-async fn a_cursor_of_another_feed_is_reset_whether_it_is_before_or_after_the_end() {
+async fn a_cursor_of_a_position_that_can_t_exist_in_the_feed_is_reset_and_no_other() {
     let ((long, first), (short, second)) = tokio::join!(deployment_with(50), deployment_with(5));
     let longer = open(&first).await;
     let mut reader = open(&second).await;
@@ -50,36 +51,35 @@ async fn a_cursor_of_another_feed_is_reset_whether_it_is_before_or_after_the_end
     let mut reader_of_long = open(&first).await;
     reader_of_long.cursor = open(&second).await.cursor;
     assert_reset(&mut reader_of_long, &long, &first, 5).await;
+    a_cursor_without_identity_is_reset_only_if_its_position_can_t_exist(&short, &second).await;
+    a_cursor_that_is_ahead_of_a_replica_is_not_reset(&long, &first).await;
 }
 
-#[tokio::test]
-async fn a_cursor_without_identity_is_reset_only_if_its_position_can_t_exist() {
-    let (deployment, server) = deployment_with(10).await;
-    let mut reader = open(&server).await;
-    for (epoch, sequence) in [(2, 4), (1, 11), (2, 11)] {
+/// The feed has five events.
+async fn a_cursor_without_identity_is_reset_only_if_its_position_can_t_exist(deployment: &Deployment, server: &Server) {
+    let mut reader = open(server).await;
+    for (epoch, sequence) in [(2, 4), (1, 6), (2, 6)] {
         reader.cursor = without_identity(epoch, sequence);
-        assert_reset(&mut reader, &deployment, &server, i64::try_from(sequence).unwrap()).await;
+        assert_reset(&mut reader, deployment, server, i64::try_from(sequence).unwrap()).await;
     }
-    for sequence in 0..=10 {
+    for sequence in 0..=5 {
         reader.cursor = without_identity(1, sequence);
         reader.seen.clear();
-        reader.reconnect(&server).await;
+        reader.reconnect(server).await;
         reader.caught_up().await;
-        assert_eq!((reader.gaps(), reader.seen.len() as u64), (vec![], 10 - sequence));
+        assert_eq!((reader.gaps(), reader.seen.len() as u64), (vec![], 5 - sequence), "sequence {sequence}");
     }
 }
 
-/// The cursor is newer than what the other replica's hub has read.
-#[tokio::test]
-async fn a_cursor_that_is_ahead_of_a_replica_is_not_reset() {
-    let (deployment, one) = deployment_with(10).await;
+/// The feed has 50 events. The cursor is newer than what the other replica's hub has read.
+async fn a_cursor_that_is_ahead_of_a_replica_is_not_reset(deployment: &Deployment, one: &Server) {
     let other = deployment.replica().await;
     let mut waiting = open(&other).await;
-    let mut reader = open(&one).await;
-    for event in 11..=60 {
+    let mut reader = open(one).await;
+    for event in 51..=80 {
         deployment.commit(7, event..=event).await;
         assert!(reader.until_seen([(7, event)]).await);
-        reader.reconnect(if event % 2 == 0 { &one } else { &other }).await;
+        reader.reconnect(if event % 2 == 0 { one } else { &other }).await;
         reader.caught_up().await;
         assert_eq!(reader.gaps(), []);
     }

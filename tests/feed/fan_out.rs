@@ -27,10 +27,33 @@ async fn open(server: &Server, filter: Value) -> Reader {
     Reader::open(server, json!({ "latest": true }), filter).await
 }
 
+/// Waits until the readers of an earlier part are gone, so that the next part counts only the work for its own readers.
+async fn until_no_readers(server: &Server) {
+    eventually("no reader is left", async || (server.metric("noetl_stream_readers").await < 0.5).then_some(())).await;
+}
+
 #[tokio::test]
-async fn an_event_is_taken_only_by_the_readers_that_follow_it() {
-    let (deployment, _leader, server) = start(1).await;
-    let by_execution = join_all((1..=READERS).map(|id| open(&server, json!({ "executionIds": [id.to_string()] }))));
+async fn the_work_for_a_change_depends_on_the_readers_that_follow_it_and_is_shared_by_them() {
+    let (deployment, leader, server) = start(1).await;
+    Box::pin(an_event_is_taken_only_by_the_readers_that_follow_it(&deployment, &server)).await;
+    until_no_readers(&server).await;
+    Box::pin(readers_of_one_execution_share_the_queries_after_a_change(&deployment, &server)).await;
+    until_no_readers(&server).await;
+    let server = Box::pin(readers_that_resume_together_share_the_fetches(&deployment, server)).await;
+    until_no_readers(&server).await;
+    Box::pin(readers_of_a_list_share_the_query_after_a_change(&leader, &server)).await;
+}
+
+#[tokio::test]
+async fn shards_without_the_execution_are_not_read_and_readers_with_other_cursors_share_the_text_of_an_event() {
+    let (deployment, _leader, server) = start(2).await;
+    Box::pin(execution_updates_reads_only_the_shard_of_the_execution(&deployment, &server)).await;
+    until_no_readers(&server).await;
+    Box::pin(readers_share_the_text_of_an_event_although_their_cursors_differ(&deployment, &server)).await;
+}
+
+async fn an_event_is_taken_only_by_the_readers_that_follow_it(deployment: &Deployment, server: &Server) {
+    let by_execution = join_all((1..=READERS).map(|id| open(server, json!({ "executionIds": [id.to_string()] }))));
     let mut by_execution = by_execution.await;
     let other_filters = [
         json!({ "types": ["wanted"] }),
@@ -42,7 +65,7 @@ async fn an_event_is_taken_only_by_the_readers_that_follow_it() {
     ];
     let mut others = Vec::new();
     for filter in &other_filters {
-        others.push(open(&server, filter.clone()).await);
+        others.push(open(server, filter.clone()).await);
     }
     let before = server.metric("noetl_stream_taken_events_total").await;
     deployment.commit(1, 1..=50).await;
@@ -61,12 +84,10 @@ async fn an_event_is_taken_only_by_the_readers_that_follow_it() {
     assert!((55.0..60.0).contains(&taken), "{taken} events were taken");
 }
 
-#[tokio::test]
-async fn execution_updates_reads_only_the_shard_of_the_execution() {
-    let (deployment, _leader, server) = start(2).await;
+async fn execution_updates_reads_only_the_shard_of_the_execution(deployment: &Deployment, server: &Server) {
     let execution = deployment.ids_on(1, 50, 1)[0];
     insert_typed(&mut deployment.shard(1).await, (execution, 1), "playbook_started").await;
-    let mut live = watch(&server, execution).await;
+    let mut live = watch(server, execution).await;
     assert!(live.next().await.is_some());
     let consumers = async |shard| deployment.stream(shard).await.1.get_info().await.unwrap().state.consumer_count;
     assert_eq!((consumers(0).await, consumers(1).await), (0, 1));
@@ -78,20 +99,19 @@ async fn watch(server: &Server, execution: i64) -> Live {
     server.live(query, json!({ "id": execution.to_string() })).await
 }
 
-#[tokio::test]
-async fn readers_of_one_execution_share_the_queries_after_a_change() {
-    let (deployment, _leader, server) = start(1).await;
-    insert_typed(&mut deployment.shard(0).await, (5, 1), "playbook_started").await;
-    let mut readers = join_all((0..READERS).map(|_| watch(&server, 5))).await;
+async fn readers_of_one_execution_share_the_queries_after_a_change(deployment: &Deployment, server: &Server) {
+    const EXECUTION: i64 = 100;
+    insert_typed(&mut deployment.shard(0).await, (EXECUTION, 1), "playbook_started").await;
+    let mut readers = join_all((0..READERS).map(|_| watch(server, EXECUTION))).await;
     for reader in &mut readers {
         assert_eq!(reader.next().await.unwrap()["executionUpdates"]["execution"]["status"], "PENDING");
     }
-    deployment.until_published(1).await;
+    deployment.until_all_published().await;
     for reader in &mut readers {
         while reader.next().now_or_never().is_some() {}
     }
     let before = server.metric("noetl_sql_statements_total").await;
-    insert_typed(&mut deployment.shard(0).await, (5, 2), "playbook_completed").await;
+    insert_typed(&mut deployment.shard(0).await, (EXECUTION, 2), "playbook_completed").await;
     for reader in &mut readers {
         while reader.next().await.unwrap()["executionUpdates"]["execution"]["status"] != "COMPLETED" {}
     }
@@ -100,9 +120,7 @@ async fn readers_of_one_execution_share_the_queries_after_a_change() {
     assert!(statements < 60.0, "{statements} statements for one change");
 }
 
-#[tokio::test]
-async fn readers_of_a_list_share_the_query_after_a_change() {
-    let (_deployment, leader, server) = start(1).await;
+async fn readers_of_a_list_share_the_query_after_a_change(leader: &Server, server: &Server) {
     leader.register_entry("a", &json!({ "kind": "subscription" })).await;
     let id = leader.register("a").await["subscription"]["id"].as_str().unwrap().to_owned();
     let query = "subscription { subscriptionUpdates { kind subscription { id status } } }";
@@ -122,16 +140,14 @@ async fn readers_of_a_list_share_the_query_after_a_change() {
 }
 
 /// The two readers have different cursors, because the second one joined after an event of the other shard.
-#[tokio::test]
-async fn readers_share_the_text_of_an_event_although_their_cursors_differ() {
-    let (deployment, _leader, server) = start(2).await;
-    let ids = [deployment.ids_on(0, 50, 1)[0], deployment.ids_on(1, 50, 1)[0]];
+async fn readers_share_the_text_of_an_event_although_their_cursors_differ(deployment: &Deployment, server: &Server) {
+    let ids = [deployment.ids_on(0, 500, 1)[0], deployment.ids_on(1, 500, 1)[0]];
     let filter = json!({ "types": ["wanted"] });
-    let mut early = open(&server, filter.clone()).await;
-    let mut all = open(&server, Value::Null).await;
+    let mut early = open(server, filter.clone()).await;
+    let mut all = open(server, Value::Null).await;
     insert_typed(&mut deployment.shard(1).await, (ids[1], 1), "other").await;
     assert!(all.until_seen([(ids[1], 1)]).await);
-    let mut late = open(&server, filter).await;
+    let mut late = open(server, filter).await;
     // Two threads may begin with the same event at the same time. So not each event is rendered once.
     let mut times = Vec::new();
     for event in 2..22 {
@@ -149,34 +165,37 @@ async fn readers_share_the_text_of_an_event_although_their_cursors_differ() {
     assert!(times.iter().any(|times| (0.5..1.5).contains(times)), "an event was rendered this often: {times:?}");
 }
 
-#[tokio::test]
-async fn readers_that_resume_together_share_the_fetches() {
+/// Returns the replica to which the readers have resumed.
+async fn readers_that_resume_together_share_the_fetches(deployment: &Deployment, server: Server) -> Server {
+    /// Execution of the events.
+    const EXECUTION: i64 = 200;
     /// Number of events. They need three pages of the stream (256 messages).
     const EVENTS: i64 = 600;
     /// Number of readers.
     const RESUMED: i64 = 30;
-    let (deployment, _leader, server) = start(1).await;
+    deployment.until_all_published().await;
+    let before = deployment.committed().await.len();
     let mut readers = join_all((0..RESUMED).map(|_| open(&server, Value::Null))).await;
     // The readers stop at different positions.
     for round in 1..=RESUMED {
-        deployment.commit(5, round..=round).await;
+        deployment.commit(EXECUTION, round..=round).await;
         let reader = &mut readers[usize::try_from(round - 1).unwrap()];
-        assert!(reader.until_seen([(5, round)]).await);
+        assert!(reader.until_seen([(EXECUTION, round)]).await);
     }
     drop(server);
-    deployment.commit(5, RESUMED + 1..=EVENTS).await;
-    deployment.until_stored(usize::try_from(EVENTS).unwrap()).await;
+    deployment.commit(EXECUTION, RESUMED + 1..=EVENTS).await;
+    deployment.until_stored(before + usize::try_from(EVENTS).unwrap()).await;
     let server = deployment.replica_with(&DELIVERS_ONLY).await;
     let client = async_nats::connect(deployment.nats.url()).await.unwrap();
     let mut created = client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.CREATED.noetl_events.>").await.unwrap();
     client.flush().await.unwrap();
     let resuming = readers.iter_mut().map(async |reader| {
         reader.reconnect(&server).await;
-        assert!(reader.until_seen([(5, EVENTS)]).await);
+        assert!(reader.until_seen([(EXECUTION, EVENTS)]).await);
         reader.seen.clone()
     });
     for (stopped, seen) in (1..).zip(join_all(resuming).await) {
-        assert_eq!(seen, (1..=EVENTS).map(|event| (5, event)).collect::<Vec<_>>(), "reader {stopped}");
+        assert_eq!(seen, (1..=EVENTS).map(|event| (EXECUTION, event)).collect::<Vec<_>>(), "reader {stopped}");
     }
     client.flush().await.unwrap();
     let mut count = 0;
@@ -188,4 +207,5 @@ async fn readers_that_resume_together_share_the_fetches() {
         (server.metric("noetl_stream_replays_waiting").await < 0.5).then_some(())
     })
     .await;
+    server
 }

@@ -23,15 +23,6 @@ async fn killed_in_a_batch(deployment: &Deployment) {
 }
 
 #[tokio::test]
-async fn the_next_leader_finishes_the_batch_of_a_killed_leader() {
-    let deployment = Deployment::start(1).await;
-    killed_in_a_batch(&deployment).await;
-    let _next = deployment.feed_replica().await;
-    deployment.until_batch_finished().await;
-    assert_exactly(&deployment.published().await, &deployment.committed().await);
-}
-
-#[tokio::test]
 async fn rows_deleted_between_two_leaders_do_not_shift_the_batch() {
     let deployment = Deployment::start(1).await;
     killed_in_a_batch(&deployment).await;
@@ -56,57 +47,20 @@ async fn events_of_a_batch_that_retention_dropped_are_not_published_again() {
     assert_exactly(&deployment.published().await, &rest);
 }
 
-async fn lead_of_two(deployment: &Deployment) -> (Server, Server) {
+#[tokio::test]
+async fn a_feed_says_who_leads_it_and_why_it_stops_and_continues_when_it_can() {
+    let deployment = Deployment::start(1).await;
     let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
-    let leader = eventually("shard 0 has a leader", async || deployment.leader(0).await).await;
-    if one.name().await == leader { (one, other) } else { (other, one) }
-}
-
-#[tokio::test]
-async fn another_replica_takes_over_from_a_killed_leader() {
-    let deployment = Deployment::start(1).await;
-    let (mut leader, other) = lead_of_two(&deployment).await;
-    leader.kill_9().await;
-    deployment.commit(7, 1..=10).await;
-    deployment.until_published(10).await;
-    assert_eq!(deployment.leader(0).await, Some(other.name().await));
-    assert_exactly(&deployment.published().await, &deployment.committed().await);
-}
-
-#[tokio::test]
-async fn a_broken_message_stops_the_feed_with_an_error_until_it_is_deleted() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
     deployment.feeds_begun().await;
     deployment.commit(7, 1..=10).await;
     deployment.until_published(10).await;
-    assert!(server.stop().await.success());
-    let (context, stream) = deployment.broker().await;
-    let mut headers = async_nats::HeaderMap::new();
-    headers.insert("Noetl-Place", "1 x 3");
-    headers.insert("Noetl-Feed", "1 1 1");
-    let ack = context.publish_with_headers("noetl.events.call.done", headers, "{}".into()).await.unwrap();
-    let broken = ack.await.unwrap().sequence;
-    deployment.commit(7, 11..=20).await;
-
-    let _next = deployment.replica().await;
-    eventually("the feed reports the broken message", async || {
-        let error = deployment.last_error().await?;
-        error.contains(&format!("message {broken} of the event stream is broken")).then_some(())
-    })
-    .await;
-    assert_eq!(deployment.published().await.len(), 10);
-    stream.delete_message(broken).await.unwrap();
-    deployment.until_published(20).await;
-    assert_exactly(&deployment.published().await, &deployment.committed().await);
+    the_error_of_a_feed_is_removed_when_it_works_again_also_if_no_event_follows(&deployment).await;
+    let server = a_metric_says_which_replica_leads_a_feed(one, other).await;
+    let server = another_replica_takes_over_from_a_killed_leader(&deployment, server).await;
+    a_broken_message_stops_the_feed_with_an_error_until_it_is_deleted(&deployment, server).await;
 }
 
-#[tokio::test]
-async fn the_error_of_a_feed_is_removed_when_it_works_again_also_if_no_event_follows() {
-    let deployment = Deployment::start(1).await;
-    let _replicas = lead_of_two(&deployment).await;
-    deployment.commit(7, 1..=10).await;
-    deployment.until_published(10).await;
+async fn the_error_of_a_feed_is_removed_when_it_works_again_also_if_no_event_follows(deployment: &Deployment) {
     let mut shard = deployment.shard(0).await;
     let mut locked = shard.begin().await.unwrap();
     locked.execute("LOCK TABLE noetl.event IN ACCESS EXCLUSIVE MODE").await.unwrap();
@@ -117,10 +71,8 @@ async fn the_error_of_a_feed_is_removed_when_it_works_again_also_if_no_event_fol
     assert_eq!(deployment.published().await.len(), 10);
 }
 
-#[tokio::test]
-async fn a_metric_says_which_replica_leads_a_feed() {
-    let deployment = Deployment::start(1).await;
-    let (first, second) = tokio::join!(deployment.replica(), deployment.replica());
+/// Returns the replica that leads after the other one was stopped.
+async fn a_metric_says_which_replica_leads_a_feed(first: Server, second: Server) -> Server {
     let leads = async |server: &Server| server.metric(r#"noetl_tailer_is_leader{shard="0"}"#).await > 0.5;
     let first_leads = eventually("one of them leads", async || match (leads(&first).await, leads(&second).await) {
         (true, false) => Some(true),
@@ -131,4 +83,40 @@ async fn a_metric_says_which_replica_leads_a_feed() {
     let (leader, other) = if first_leads { (first, second) } else { (second, first) };
     assert!(leader.stop().await.success());
     eventually("the other one leads", async || leads(&other).await.then_some(())).await;
+    other
+}
+
+/// Returns the replica that takes over.
+async fn another_replica_takes_over_from_a_killed_leader(deployment: &Deployment, mut leader: Server) -> Server {
+    let other = deployment.replica().await;
+    assert_eq!(deployment.leader(0).await, Some(leader.name().await));
+    leader.kill_9().await;
+    deployment.commit(7, 11..=20).await;
+    deployment.until_published(20).await;
+    assert_eq!(deployment.leader(0).await, Some(other.name().await));
+    assert_exactly(&deployment.published().await, &deployment.committed().await);
+    other
+}
+
+async fn a_broken_message_stops_the_feed_with_an_error_until_it_is_deleted(deployment: &Deployment, server: Server) {
+    deployment.until_batch_finished().await;
+    assert!(server.stop().await.success());
+    let (context, stream) = deployment.broker().await;
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("Noetl-Place", "1 x 3");
+    headers.insert("Noetl-Feed", "1 1 1");
+    let ack = context.publish_with_headers("noetl.events.call.done", headers, "{}".into()).await.unwrap();
+    let broken = ack.await.unwrap().sequence;
+    deployment.commit(7, 21..=30).await;
+
+    let _next = deployment.replica().await;
+    eventually("the feed reports the broken message", async || {
+        let error = deployment.last_error().await?;
+        error.contains(&format!("message {broken} of the event stream is broken")).then_some(())
+    })
+    .await;
+    assert_eq!(deployment.published().await.len(), 20);
+    stream.delete_message(broken).await.unwrap();
+    deployment.until_published(30).await;
+    assert_exactly(&deployment.published().await, &deployment.committed().await);
 }

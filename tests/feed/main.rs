@@ -1,7 +1,6 @@
 //! The feed of events, from the commit to the readers.
 
 mod broker_conditions;
-mod broker_loss;
 mod brokers;
 mod clock_steps;
 mod cursor_identity;

@@ -25,15 +25,6 @@ async fn publish_as_noetl(deployment: &Deployment, condition: &str) {
     }
 }
 
-/// Deployment in which our feed has created the stream and has no event.
-async fn deployment_with_a_stream() -> Deployment {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    deployment.feeds_begun().await;
-    assert!(server.stop().await.success());
-    deployment
-}
-
 async fn commit(deployment: &Deployment, ids: std::ops::RangeInclusive<i64>) {
     let (first, last) = (ids.start(), ids.end());
     let rows = format!(
@@ -44,8 +35,12 @@ async fn commit(deployment: &Deployment, ids: std::ops::RangeInclusive<i64>) {
 }
 
 #[tokio::test]
-async fn events_that_noetl_s_tailer_published_first_reach_our_readers_once() {
-    let deployment = deployment_with_a_stream().await;
+async fn events_that_noetl_s_tailer_publishes_before_ours_or_in_their_place_reach_our_readers_once() {
+    let deployment = Deployment::start(1).await;
+    // Our feed has created the stream and has no event.
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    assert!(server.stop().await.success());
     commit(&deployment, 1..=300).await;
     publish_as_noetl(&deployment, "event_id % 3 = 0").await;
     publish_as_noetl(&deployment, "event_id = 1").await;
@@ -60,18 +55,15 @@ async fn events_that_noetl_s_tailer_published_first_reach_our_readers_once() {
     assert!(reader.until_seen([(7, 601)]).await);
     let all: Vec<Key> = (1..=601).map(|id| (7, id)).collect();
     assert_eq!(reader.seen, all);
+    an_event_in_the_place_of_ours_reaches_our_readers(&deployment, &mut reader).await;
 }
 
-#[tokio::test]
-async fn an_event_that_noetl_s_tailer_puts_in_the_place_of_ours_reaches_our_readers() {
-    let deployment = deployment_with_a_stream().await;
-    let server = deployment.replica().await;
-    commit(&deployment, 1..=1).await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
-    assert!(reader.until_seen([(7, 1)]).await);
-    run(&mut deployment.shard(0).await, NOETL_POSITION).await;
+/// The last event of the feed is 601.
+async fn an_event_in_the_place_of_ours_reaches_our_readers(deployment: &Deployment, reader: &mut Reader) {
+    deployment.until_batch_finished().await;
+    reader.seen.clear();
     // NoETL's messages take the sequences that ours are to get, with the ids of the same events.
-    for (first, count) in [(2, 2), (5, 1)] {
+    for (first, count) in [(602, 2), (605, 1)] {
         let (context, _) = deployment.broker().await;
         for id in first..first + count {
             let mut headers = HeaderMap::new();
@@ -81,10 +73,10 @@ async fn an_event_that_noetl_s_tailer_puts_in_the_place_of_ours_reaches_our_read
             stored.await.unwrap();
         }
         // One batch: the events of NoETL's messages, and one more.
-        commit(&deployment, first..=first + count).await;
+        commit(deployment, first..=first + count).await;
         assert!(reader.until_seen((first..=first + count).map(|id| (7, id))).await);
     }
-    let all: Vec<Key> = [1, 2, 3, 4, 5, 6].map(|id| (7, id)).to_vec();
+    let all: Vec<Key> = (602..=606).map(|id| (7, id)).collect();
     assert_eq!(reader.seen, all);
 }
 

@@ -25,10 +25,15 @@ async fn entries_read(deployment: &Deployment) -> i64 {
 }
 
 #[tokio::test]
-async fn the_feed_does_not_visit_the_rows_of_an_open_transaction() {
+async fn the_cost_of_the_feed_does_not_grow_with_open_transactions_and_held_snapshots() {
     let deployment = Deployment::start(1).await;
     let _server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
+    the_feed_does_not_visit_the_rows_of_an_open_transaction(&deployment).await;
+    the_cost_of_an_update_of_the_cursor_does_not_grow_while_a_snapshot_is_held(&deployment).await;
+}
+
+async fn the_feed_does_not_visit_the_rows_of_an_open_transaction(deployment: &Deployment) {
     let shard = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
     let mut open = deployment.shard(0).await;
     let rows = format!(
@@ -36,14 +41,14 @@ async fn the_feed_does_not_visit_the_rows_of_an_open_transaction() {
          SELECT 1, n FROM generate_series(1, {UNCOMMITTED}) AS n; RELEASE early; SAVEPOINT late"
     );
     run(&mut open, &rows).await;
-    let before = entries_read(&deployment).await;
+    let before = entries_read(deployment).await;
     for event in 1..=EVENTS {
         deployment.commit(2, event..=event).await;
         deployment.until_stored(usize::try_from(event).unwrap()).await;
         let status = tail::status(&shard).await.unwrap().unwrap();
         assert!(status.lag_events <= 1, "{status:?}");
     }
-    let read = entries_read(&deployment).await - before;
+    let read = entries_read(deployment).await - before;
     assert!(read < UNCOMMITTED, "{read} index entries were read for {EVENTS} events");
     run(&mut open, "COMMIT").await;
     deployment.until_all_published().await;
@@ -52,15 +57,12 @@ async fn the_feed_does_not_visit_the_rows_of_an_open_transaction() {
 
 /// A snapshot of another session keeps all old versions of the cursor row. The cost of an update must not grow with
 /// them.
-#[tokio::test]
-async fn the_cost_of_an_update_of_the_cursor_does_not_grow_while_a_snapshot_is_held() {
+async fn the_cost_of_an_update_of_the_cursor_does_not_grow_while_a_snapshot_is_held(deployment: &Deployment) {
     const BLOCKS: &str =
         "SELECT (heap_blks_hit + heap_blks_read)::bigint FROM pg_statio_user_tables WHERE relname = 'tail_cursor'";
     const UPDATES: &str = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'tail_cursor'";
     const IN_PLACE: &str = "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'tail_cursor'";
-    let deployment = Deployment::start(1).await;
-    let _server = deployment.feed_replica().await;
-    deployment.feeds_begun().await;
+    let stored = deployment.committed().await.len();
     let mut holder = deployment.shard(0).await;
     run(&mut holder, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM noetl.tail_cursor").await;
     // Old versions, as after an hour.
@@ -73,14 +75,14 @@ async fn the_cost_of_an_update_of_the_cursor_does_not_grow_while_a_snapshot_is_h
     sqlx::Connection::close(other).await.unwrap();
     sleep_in_scenario(Duration::from_secs(2)).await;
     let before =
-        [number(&deployment, BLOCKS).await, number(&deployment, UPDATES).await, number(&deployment, IN_PLACE).await];
+        [number(deployment, BLOCKS).await, number(deployment, UPDATES).await, number(deployment, IN_PLACE).await];
     for event in 1..=100 {
-        deployment.commit(2, event..=event).await;
-        deployment.until_stored(usize::try_from(event).unwrap()).await;
+        deployment.commit(3, event..=event).await;
+        deployment.until_stored(stored + usize::try_from(event).unwrap()).await;
     }
     sleep_in_scenario(Duration::from_secs(2)).await;
     let after =
-        [number(&deployment, BLOCKS).await, number(&deployment, UPDATES).await, number(&deployment, IN_PLACE).await];
+        [number(deployment, BLOCKS).await, number(deployment, UPDATES).await, number(deployment, IN_PLACE).await];
     let [blocks, updates, in_place] = [0, 1, 2].map(|index| after[index] - before[index]);
     assert!(updates >= 200, "{updates} updates");
     assert!(blocks < 20 * updates, "{blocks} blocks were read for {updates} updates");

@@ -1,10 +1,12 @@
-//! After the broker lost messages, connected and returning readers get a `StreamGap` and every event.
+//! If the broker lost acknowledged events, the tailer detects this and publishes them again in a new epoch. Connected
+//! and returning readers get a `StreamGap` and every event.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use noetl_testkit::feed::{Reader, insert};
+use noetl_testkit::feed::{Key, Reader, assert_exactly, insert};
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::writer::Writer;
 use noetl_testkit::{Deployment, Server};
@@ -52,7 +54,17 @@ impl Readers {
                 assert_eq!((told, reader.position(shard).epoch), (1, 2), "{:?}", reader.gaps());
             }
         }
+        Box::pin(check_streams(deployment, servers[0], &committed)).await;
     }
+}
+
+/// Panics unless the streams and a reader from the beginning have every event once, in the second epoch.
+async fn check_streams(deployment: &Deployment, server: &Server, committed: &BTreeSet<Key>) {
+    let mut reader = Reader::open(server, json!({ "beginning": true }), Value::Null).await;
+    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+    reader.assert_saw_exactly(committed);
+    assert_exactly(&deployment.stored_everywhere().await, committed);
+    assert_eq!(server.feed_epochs().await, [2, 2]);
 }
 
 async fn start() -> (Deployment, Server, Server) {
@@ -75,8 +87,9 @@ async fn readers_get_a_gap_and_every_event_after_the_broker_lost_all_data() {
     readers.check(&deployment, [&other, &one]).await;
 }
 
-/// Restarts the broker without its last writes, then commits `more` events.
-async fn the_last_writes_go(more: i64) {
+/// Restarts the broker without its last writes. Commits `more` events on each shard, the first `meanwhile` of them
+/// before the restart and the others after the tailers have found the loss.
+async fn the_last_writes_go(meanwhile: i64, more: i64) {
     let (mut deployment, one, other) = start().await;
     let earlier = deployment.copy_broker_store().await;
     let mut readers = Readers::open(&one, &other).await;
@@ -86,27 +99,34 @@ async fn the_last_writes_go(more: i64) {
     deployment.until_all_published().await;
     readers.see_everything(&deployment).await;
     deployment.kill_broker_and_restore_store(&earlier).await;
+    deployment.commit_on_every_shard(101..=100 + meanwhile).await;
     deployment.nats.restart().await.unwrap();
     one.until_feed_epoch(2).await;
-    deployment.commit_on_every_shard(101..=100 + more).await;
+    deployment.commit_on_every_shard(101 + meanwhile..=100 + more).await;
     readers.check(&deployment, [&other, &one]).await;
 }
 
 #[tokio::test]
 async fn readers_get_a_gap_and_every_event_after_the_broker_lost_its_last_writes() {
-    the_last_writes_go(10).await;
+    the_last_writes_go(0, 10).await;
 }
 
 #[tokio::test]
-async fn readers_get_a_gap_even_if_the_lost_sequences_are_reused() {
-    the_last_writes_go(300).await;
+async fn readers_get_a_gap_even_if_events_are_committed_meanwhile_and_the_lost_sequences_are_reused() {
+    the_last_writes_go(20, 300).await;
 }
 
+/// The first cursor of a fresh replica has the epoch of the feed.
 #[tokio::test]
-async fn readers_get_a_gap_and_every_event_after_a_stream_was_deleted() {
+async fn readers_get_a_gap_and_every_event_after_a_stream_was_deleted_also_with_the_first_cursor_of_a_replica() {
     let (deployment, one, other) = start().await;
     let mut readers = Readers::open(&one, &other).await;
     readers.see_everything(&deployment).await;
+    let fresh = deployment.feed_replica().await;
+    let mut first = Reader::open(&fresh, json!({ "latest": true }), Value::Null).await;
+    for shard in 0..2 {
+        assert_eq!((first.position(shard).epoch, first.position(shard).sequence), (1, 50));
+    }
     for shard in 0..2 {
         let (context, stream) = deployment.stream(shard).await;
         context.delete_stream(&stream.cached_info().config.name).await.unwrap();
@@ -116,6 +136,10 @@ async fn readers_get_a_gap_and_every_event_after_a_stream_was_deleted() {
     }
     deployment.commit_on_every_shard(51..=60).await;
     one.until_feed_epoch(2).await;
+    first.reconnect(&fresh).await;
+    let all = deployment.committed().await;
+    assert!(first.until_seen(all.clone()).await, "the feed ended");
+    first.assert_kept_exactly(&all);
     readers.check(&deployment, [&other, &one]).await;
 }
 
@@ -141,26 +165,6 @@ async fn readers_get_every_event_if_the_broker_loses_data_during_writes() {
     };
     tokio::join!(writing, losing);
     readers.check(&deployment, [&other, &one]).await;
-}
-
-#[tokio::test]
-async fn the_first_cursor_of_a_fresh_replica_has_the_epoch_of_the_feed() {
-    let (deployment, one, _other) = start().await;
-    let fresh = deployment.feed_replica().await;
-    let mut reader = Reader::open(&fresh, json!({ "latest": true }), Value::Null).await;
-    for shard in 0..2 {
-        assert_eq!((reader.position(shard).epoch, reader.position(shard).sequence), (1, 50));
-    }
-    for shard in 0..2 {
-        let (context, stream) = deployment.stream(shard).await;
-        context.delete_stream(&stream.cached_info().config.name).await.unwrap();
-    }
-    deployment.commit_on_every_shard(51..=55).await;
-    one.until_feed_epoch(2).await;
-    reader.reconnect(&fresh).await;
-    let all = deployment.committed().await;
-    assert!(reader.until_seen(all.clone()).await, "the feed ended");
-    reader.assert_kept_exactly(&all);
 }
 
 /// Drops the messages below a sequence, as retention does.

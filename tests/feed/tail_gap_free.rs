@@ -119,35 +119,20 @@ async fn every_commit_is_delivered_once_in_tiny_batches() {
     every_commit_arrives_once("3").await;
 }
 
-/// A backlog is published in commit order, even if the transaction that commits last began first.
 #[tokio::test]
-async fn a_backlog_is_published_in_commit_order() {
-    let deployment = Deployment::start(1).await;
-    let settings = [("NOETL_EVENT_STREAM_BATCH", "1")];
-    deployment.replica_with(&settings).await.stop().await;
-    let (mut early, mut between) = (deployment.shard(0).await, deployment.shard(0).await);
-    for log in 100..120 {
-        run(&mut early, "BEGIN").await;
-        insert(&mut early, (log + 1000, 1)).await;
-        insert(&mut between, (log, 1)).await;
-        insert(&mut early, (log, 2)).await;
-        run(&mut early, "COMMIT").await;
-    }
-    let server = deployment.replica_with(&settings).await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
-    let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
-    reader.assert_saw_exactly(&committed);
-    assert_in_order(&reader.seen, 100..120);
-    assert_exactly(&deployment.stored(0).await, &committed);
-}
-
-#[tokio::test]
-async fn one_transaction_of_2_500_events_is_delivered_once() {
+async fn a_large_transaction_equal_ids_and_a_backlog_are_delivered_once_and_in_order() {
     let deployment = Deployment::start(1).await;
     let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    one_transaction_of_2_500_events_is_delivered_once(&deployment, &mut reader).await;
+    events_of_different_logs_with_equal_ids_are_all_delivered(&deployment, &mut reader).await;
+    reader.disconnect().await;
+    assert!(server.stop().await.success());
+    a_backlog_is_published_in_commit_order(&deployment).await;
+}
+
+async fn one_transaction_of_2_500_events_is_delivered_once(deployment: &Deployment, reader: &mut Reader) {
     let rows = "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
         SELECT 7 + n % 10, n, 'call.done', jsonb_build_object('text', repeat('x', 500))
         FROM generate_series(2500, 1, -1) AS n";
@@ -163,22 +148,33 @@ async fn one_transaction_of_2_500_events_is_delivered_once() {
 }
 
 /// The broker recognises duplicates by message id. An event of another log with the same event id is not a duplicate.
-#[tokio::test]
-async fn events_of_different_logs_with_equal_ids_are_all_delivered() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.feed_replica().await;
-    deployment.feeds_begun().await;
-    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+async fn events_of_different_logs_with_equal_ids_are_all_delivered(deployment: &Deployment, reader: &mut Reader) {
     for execution in 1..=3 {
-        let rows = format!(
-            "INSERT INTO noetl.event (execution_id, event_id, event_type)
-             SELECT {execution}, n, 'call.done' FROM generate_series(1, 100) AS n"
-        );
-        run(&mut deployment.shard(0).await, &rows).await;
+        deployment.commit(execution, 1..=100).await;
     }
     let committed = deployment.committed().await;
     assert!(reader.until_seen(committed.clone()).await, "the feed ended");
     reader.assert_saw_exactly(&committed);
+    assert_exactly(&deployment.stored(0).await, &committed);
+}
+
+/// A backlog is published in commit order, even if the transaction that commits last began first. No replica runs when
+/// the events are committed.
+async fn a_backlog_is_published_in_commit_order(deployment: &Deployment) {
+    let (mut early, mut between) = (deployment.shard(0).await, deployment.shard(0).await);
+    for log in 100..120 {
+        run(&mut early, "BEGIN").await;
+        insert(&mut early, (log + 1000, 1)).await;
+        insert(&mut between, (log, 1)).await;
+        insert(&mut early, (log, 2)).await;
+        run(&mut early, "COMMIT").await;
+    }
+    let server = deployment.feed_replica_with(&[("NOETL_EVENT_STREAM_BATCH", "1")]).await;
+    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let committed = deployment.committed().await;
+    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+    reader.assert_saw_exactly(&committed);
+    assert_in_order(&reader.seen, 100..120);
     assert_exactly(&deployment.stored(0).await, &committed);
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use noetl_testkit::feed::{Key, Reader, assert_exactly, run};
-use noetl_testkit::{Deployment, NOT_DURABLE, eventually, own_postgres};
+use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -56,20 +56,29 @@ async fn every_event_is_stored_once(deployment: &Deployment) {
 }
 
 #[tokio::test]
-async fn rows_copied_with_any_transaction_id_are_published_once_while_the_feed_runs() {
+async fn rows_that_are_copied_updated_or_restored_with_other_transaction_ids_are_published_once() {
     let deployment = Deployment::start(1).await;
     let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
-    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    Box::pin(rows_copied_with_any_transaction_id_are_published_once_while_the_feed_runs(&deployment, &server)).await;
+    an_update_by_logical_replication_keeps_the_transaction_id_of_a_row(&deployment).await;
+    the_trigger_is_enabled_for_replication_again_when_a_feed_starts_after_a_restore(&deployment, server).await;
+}
+
+async fn rows_copied_with_any_transaction_id_are_published_once_while_the_feed_runs(
+    deployment: &Deployment,
+    server: &Server,
+) {
+    let mut reader = Reader::open(server, json!({ "latest": true }), Value::Null).await;
     let (mut open, mut shard) = (deployment.shard(0).await, deployment.shard(0).await);
-    let published = next_transaction(&deployment).await;
+    let published = next_transaction(deployment).await;
     deployment.commit(7, 1..=10).await;
     deployment.until_published(10).await;
     run(&mut open, "BEGIN; INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES (8, 1, 'call.done')")
         .await;
     let unfinished = "SELECT pg_current_xact_id()::text::bigint";
     let unfinished: i64 = sqlx::query_scalar(unfinished).fetch_one(&mut open).await.unwrap();
-    let next = next_transaction(&deployment).await;
+    let next = next_transaction(deployment).await;
     for (execution, role) in [(9, "origin"), (10, "replica")] {
         run(&mut shard, &format!("SET session_replication_role = {role}")).await;
         let ids = [3, published, unfinished, next + 5, next + 300, next + 1_000_000, 1 << 40];
@@ -85,25 +94,21 @@ async fn rows_copied_with_any_transaction_id_are_published_once_while_the_feed_r
     let committed = deployment.committed().await;
     assert!(reader.until_seen(committed.clone()).await, "the feed ended");
     reader.assert_saw_exactly(&committed);
-    every_event_is_stored_once(&deployment).await;
-    assert!(batches(&deployment).await < 100, "the tailer published empty batches");
+    every_event_is_stored_once(deployment).await;
+    assert!(batches(deployment).await < 100, "the tailer published empty batches");
 }
 
-#[tokio::test]
-async fn an_update_by_logical_replication_keeps_the_transaction_id_of_a_row() {
-    let deployment = Deployment::start(1).await;
-    let _server = deployment.feed_replica().await;
-    deployment.feeds_begun().await;
-    deployment.commit(7, 1..=3).await;
-    every_event_is_stored_once(&deployment).await;
+async fn an_update_by_logical_replication_keeps_the_transaction_id_of_a_row(deployment: &Deployment) {
+    deployment.commit(12, 1..=3).await;
+    every_event_is_stored_once(deployment).await;
     let mut shard = deployment.shard(0).await;
     let update = "SET session_replication_role = replica;
                   UPDATE noetl.event SET status = 'x', tx_id = (pg_current_xact_id()::text::bigint + 100)::text::xid8";
     run(&mut shard, update).await;
-    let past = next_transaction(&deployment).await + 200;
+    let past = next_transaction(deployment).await + 200;
     use_transactions(&mut shard, past).await;
-    deployment.commit(8, 1..=1).await;
-    every_event_is_stored_once(&deployment).await;
+    deployment.commit(13, 1..=1).await;
+    every_event_is_stored_once(deployment).await;
 }
 
 /// The rows need two pages of 10,000 rows, and the server is killed between them.
@@ -130,21 +135,20 @@ async fn rows_with_later_ids_that_no_trigger_saw_are_published_once_even_if_the_
 }
 
 /// `ENABLE TRIGGER ALL`, with which a restore ends, enables the trigger for ordinary writers only.
-#[tokio::test]
-async fn the_trigger_is_enabled_for_replication_again_when_a_feed_starts_after_a_restore() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.feed_replica().await;
-    deployment.feeds_begun().await;
+async fn the_trigger_is_enabled_for_replication_again_when_a_feed_starts_after_a_restore(
+    deployment: &Deployment,
+    server: Server,
+) {
     let mut shard = deployment.shard(0).await;
-    let next = next_transaction(&deployment).await;
-    restore(&mut shard, 7, 5, next + 1_000_000).await;
-    every_event_is_stored_once(&deployment).await;
+    let next = next_transaction(deployment).await;
+    restore(&mut shard, 14, 5, next + 1_000_000).await;
+    every_event_is_stored_once(deployment).await;
     assert!(server.stop().await.success());
     let _next = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     run(&mut shard, "SET session_replication_role = replica").await;
-    copy(&mut shard, (8, 1), 3).await;
-    every_event_is_stored_once(&deployment).await;
+    copy(&mut shard, (15, 1), 3).await;
+    every_event_is_stored_once(deployment).await;
 }
 
 #[tokio::test]
@@ -152,10 +156,10 @@ async fn a_feed_that_begins_later_publishes_no_copied_row_from_before() {
     let deployment = Deployment::start(1).await;
     let mut shard = deployment.shard(0).await;
     let next = next_transaction(&deployment).await;
-    restore(&mut shard, 7, 12_000, next - 500).await;
+    restore(&mut shard, 7, 2_000, next - 500).await;
     let _server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
-    use_transactions(&mut shard, next + 13_000).await;
+    use_transactions(&mut shard, next + 3_000).await;
     deployment.commit(8, 1..=5).await;
     deployment.until_published(5).await;
     deployment.until_batch_finished().await;
@@ -231,7 +235,7 @@ async fn the_renumbering_of_a_dump_restored_into_a_used_server_continues_after_a
     deployment.commit(7, 1..=10).await;
     every_event_is_stored_once(&deployment).await;
     assert!(server.stop().await.success());
-    deployment.commit(7, 11..=16_000).await;
+    deployment.commit(7, 11..=12_000).await;
 
     let name = deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned();
     new.create_databases(std::slice::from_ref(&name)).await.unwrap();
@@ -244,7 +248,7 @@ async fn the_renumbering_of_a_dump_restored_into_a_used_server_continues_after_a
     deployment.move_to(&new);
     old.stop().await;
 
-    run(&mut used, "BEGIN; SELECT FROM noetl.event WHERE execution_id = 7 AND event_id = 15000 FOR UPDATE").await;
+    run(&mut used, "BEGIN; SELECT FROM noetl.event WHERE execution_id = 7 AND event_id = 11000 FOR UPDATE").await;
     let mut server = deployment.feed_replica().await;
     let position = "SELECT coalesce(max(event_id), 0) FROM noetl.tail_renumbering";
     eventually("one page is renumbered", async || (deployment.sum_over_shards(position).await == 10_000).then_some(()))

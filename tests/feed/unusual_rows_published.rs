@@ -1,7 +1,7 @@
 //! Rows with any values of other servers are published unchanged and delay no other events.
 
-use noetl_testkit::Deployment;
 use noetl_testkit::feed::{Reader, assert_exactly, run};
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
 /// Unusual rows between ordinary ones: JSON nested deeper than parsers allow, numbers beyond 64-bit floats, and extreme
@@ -19,11 +19,17 @@ const ODD: &str = r#"INSERT INTO noetl.event (execution_id, event_id, event_type
     (7, 10, 'small', '1', NULL, now())"#;
 
 #[tokio::test]
-async fn unusual_rows_are_published_complete_and_do_not_stop_the_feed() {
+async fn unusual_and_large_rows_are_published_and_delay_no_other() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    a_5_mb_event_is_published_without_its_large_fields_and_delays_no_other(&deployment, &server).await;
+    unusual_rows_are_published_complete_and_do_not_stop_the_feed(&deployment, &server).await;
+    an_event_with_names_larger_than_a_message_is_delivered_complete(&deployment, &server).await;
+}
+
+async fn unusual_rows_are_published_complete_and_do_not_stop_the_feed(deployment: &Deployment, server: &Server) {
+    let mut reader = Reader::open(server, json!({ "latest": true }), Value::Null).await;
     run(&mut deployment.shard(0).await, ODD).await;
     assert!(reader.until_seen([(7, 1), (7, 8), (7, 10)]).await, "the feed ended");
     let messages = deployment.messages().await;
@@ -42,14 +48,13 @@ async fn unusual_rows_are_published_complete_and_do_not_stop_the_feed() {
     }
 }
 
-#[tokio::test]
-async fn a_5_mb_event_is_published_without_its_large_fields_and_delays_no_other() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    deployment.feeds_begun().await;
-    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+async fn a_5_mb_event_is_published_without_its_large_fields_and_delays_no_other(
+    deployment: &Deployment,
+    server: &Server,
+) {
+    let mut reader = Reader::open(server, json!({ "latest": true }), Value::Null).await;
     let rows = "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
-        SELECT 7, n, 'call.done', jsonb_build_object('text', repeat('x', CASE n WHEN 150 THEN 5000000 ELSE 1 END))
+        SELECT 6, n, 'call.done', jsonb_build_object('text', repeat('x', CASE n WHEN 150 THEN 5000000 ELSE 1 END))
         FROM generate_series(1, 300) AS n";
     run(&mut deployment.shard(0).await, rows).await;
     let committed = deployment.committed().await;
@@ -57,7 +62,7 @@ async fn a_5_mb_event_is_published_without_its_large_fields_and_delays_no_other(
     reader.assert_saw_exactly(&committed);
     let messages = deployment.messages().await;
     let omitted: Vec<_> = messages.iter().filter(|message| is_reduced(&message.payload)).collect();
-    assert_eq!(omitted.iter().map(|message| message.key).collect::<Vec<_>>(), [Some((7, 150))]);
+    assert_eq!(omitted.iter().map(|message| message.key).collect::<Vec<_>>(), [Some((6, 150))]);
     assert!(omitted[0].payload.len() < 1_000);
     let metrics = server.get("/metrics").await.unwrap().text().await.unwrap();
     assert!(metrics.contains("noetl_stream_oversize_events_total{shard=\"0\"} 1\n"));
@@ -96,20 +101,16 @@ async fn the_payload_is_the_row_with_every_column_of_the_table() {
 }
 
 /// Names have no maximum length in the table, but a message has a maximum size.
-#[tokio::test]
-async fn an_event_with_names_larger_than_a_message_is_delivered_complete() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    deployment.feeds_begun().await;
+async fn an_event_with_names_larger_than_a_message_is_delivered_complete(deployment: &Deployment, server: &Server) {
     let query = "subscription { events { ... on EventDelivery { event { id: eventId nodeName status } } } }";
     let mut live = server.live(query, Value::Null).await;
-    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::open(server, json!({ "latest": true }), Value::Null).await;
     let rows = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status)
-        SELECT 7, n, 'call.done', repeat('ß', CASE n WHEN 2 THEN 1500000 ELSE 1 END), repeat('s', CASE n WHEN 2 THEN 1500000 ELSE 1 END)
+        SELECT 8, n, 'call.done', repeat('ß', CASE n WHEN 2 THEN 1500000 ELSE 1 END), repeat('s', CASE n WHEN 2 THEN 1500000 ELSE 1 END)
         FROM generate_series(1, 3) AS n";
     run(&mut deployment.shard(0).await, rows).await;
-    assert!(reader.until_seen([(7, 3)]).await, "the feed ended");
-    reader.assert_saw_exactly(&(1..=3).map(|event| (7, event)).collect());
+    assert!(reader.until_seen([(8, 3)]).await, "the feed ended");
+    reader.assert_saw_exactly(&(1..=3).map(|event| (8, event)).collect());
     let named = loop {
         let event = live.next().await.unwrap()["events"]["event"].take();
         if event["id"] == "2" {
