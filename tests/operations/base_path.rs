@@ -19,20 +19,27 @@ fn base_of(page: &str) -> &str {
 }
 
 #[tokio::test]
-async fn a_server_with_a_base_path_serves_everything_below_it_and_at_the_root() {
+async fn pages_lead_below_the_base_path_or_without_one_to_addresses_relative_to_their_own() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&[("NOETL_BASE_PATH", "/apps/noetl")]).await;
+    let (below, relative) =
+        tokio::join!(deployment.replica_with(&[("NOETL_BASE_PATH", "/apps/noetl")]), deployment.replica());
+    Box::pin(a_server_with_a_base_path_serves_everything_below_it_and_at_the_root(&below)).await;
+    Box::pin(without_a_base_path_each_page_names_the_server_relative_to_its_own_address(&relative)).await;
+}
+
+/// A server with a base path serves everything below it and at the root.
+async fn a_server_with_a_base_path_serves_everything_below_it_and_at_the_root(server: &Server) {
     for root in ["", "/apps/noetl"] {
         for path in ["/", "/graphiql", "/executions/1", "/catalog/samples/orders/process"] {
-            assert_eq!(base_of(&body(&server, &format!("{root}{path}")).await), "/apps/noetl/", "{root}{path}");
+            assert_eq!(base_of(&body(server, &format!("{root}{path}")).await), "/apps/noetl/", "{root}{path}");
         }
-        let page = body(&server, &format!("{root}/")).await;
+        let page = body(server, &format!("{root}/")).await;
         let script = page.split('"').find_map(|part| part.strip_prefix("./").filter(|file| file.contains(".js")));
-        body(&server, &format!("{root}/{}", script.unwrap())).await;
+        body(server, &format!("{root}/{}", script.unwrap())).await;
         for path in ["/livez", "/readyz", "/metrics", "/scaler/outbox", "/auth/sign-in"] {
-            body(&server, &format!("{root}{path}")).await;
+            body(server, &format!("{root}{path}")).await;
         }
-        let typename = body(&server, &format!("{root}/graphql?query=%7B__typename%7D")).await;
+        let typename = body(server, &format!("{root}/graphql?query=%7B__typename%7D")).await;
         assert!(typename.contains(r#""__typename":"Query""#), "{typename}");
         let stream = Client::new().get(format!("{}{root}/graphql/stream?query=%7B__typename%7D", server.url));
         let events = stream.header(ACCEPT, "text/event-stream").send().await.unwrap().text().await.unwrap();
@@ -40,17 +47,15 @@ async fn a_server_with_a_base_path_serves_everything_below_it_and_at_the_root() 
         let handshake = Handshake::new(&format!("{}{root}", server.url), &[]).await.unwrap();
         assert_eq!(handshake.status, StatusCode::SWITCHING_PROTOCOLS, "{root}");
     }
-    assert_eq!(base_of(&body(&server, "/apps/noetl").await), "/apps/noetl/");
+    assert_eq!(base_of(&body(server, "/apps/noetl").await), "/apps/noetl/");
     for path in ["/apps", "/apps/noetlx", "/apps/noetl/nothing", "/apps/noetl/apps/noetl/livez"] {
         assert_eq!(server.get(path).await.unwrap().status(), StatusCode::NOT_FOUND, "{path}");
     }
 }
 
-/// Behind a proxy that strips a prefix, these addresses lead below the prefix, which the server does not know.
-#[tokio::test]
-async fn without_a_base_path_each_page_names_the_server_relative_to_its_own_address() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica().await;
+/// Without a base path, each page names the server relative to its own address. Behind a proxy that strips a prefix, these
+/// addresses lead below the prefix, which the server does not know.
+async fn without_a_base_path_each_page_names_the_server_relative_to_its_own_address(server: &Server) {
     for (path, base) in [
         ("/", "./"),
         ("/?a=/b/c", "./"),
@@ -58,7 +63,7 @@ async fn without_a_base_path_each_page_names_the_server_relative_to_its_own_addr
         ("/executions/1", "../"),
         ("/catalog/samples/orders/process", "../../../"),
     ] {
-        assert_eq!(base_of(&body(&server, path).await), base, "{path}");
+        assert_eq!(base_of(&body(server, path).await), base, "{path}");
     }
     let page = server.get("/").await.unwrap();
     let policy = page.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();

@@ -77,11 +77,23 @@ async fn newest_message(deployment: &Deployment, shard: usize) -> (i64, String) 
     sqlx::query_as(query).fetch_one(&mut deployment.shard(shard).await).await.unwrap()
 }
 
+/// The parts share databases without differences. The last part leaves some.
 #[tokio::test]
-async fn claims_and_executions_that_lack_each_other_are_repaired() {
+async fn only_differences_are_reported_and_those_with_a_repair_are_repaired() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&QUIET).await;
-    let inbox = with_messages(&deployment, &server, 20).await;
+    Box::pin(claims_and_executions_that_lack_each_other_are_repaired(&deployment, &server)).await;
+    Box::pin(the_broker_is_needed_unless_nothing_is_published(&deployment)).await;
+    Box::pin(a_path_gets_the_registration_that_its_logs_show(&deployment, &server)).await;
+    Box::pin(rows_that_retention_left_behind_are_no_differences(&deployment)).await;
+    Box::pin(executions_whose_windows_have_passed_need_no_claims(&deployment)).await;
+    Box::pin(differences_that_a_person_must_decide_are_reported_and_left(&deployment)).await;
+}
+
+/// Claims and executions that lack each other are repaired: a message runs again if its execution is lost, and never
+/// twice.
+async fn claims_and_executions_that_lack_each_other_are_repaired(deployment: &Deployment, server: &Server) {
+    let inbox = with_messages(deployment, server, 20).await;
     // The request without a parent belongs to another scope.
     let alone = json!({ "path": "process", "dedup": { "key": "alone", "windowSeconds": 3600 } });
     let first = server.execute(alone.clone()).await["executionId"].clone();
@@ -89,11 +101,11 @@ async fn claims_and_executions_that_lack_each_other_are_repaired() {
     let (code, clean) = deployment.check(&[]).await;
     assert_eq!((code, &clean), (0, &json!({ "differences": [], "unchecked": [] })));
 
-    let (lost, lost_key) = newest_message(&deployment, 0).await;
-    let (kept, unclaimed_key) = newest_message(&deployment, 1).await;
-    let original = claims(&deployment, &unclaimed_key).await;
+    let (lost, lost_key) = newest_message(deployment, 0).await;
+    let (kept, unclaimed_key) = newest_message(deployment, 1).await;
+    let original = claims(deployment, &unclaimed_key).await;
     let differences = [("claim without execution", 1), ("execution without claim", 2)];
-    assert_repaired(&deployment, differences, async || {
+    assert_repaired(deployment, differences, async || {
         let execution = format!(
             "DELETE FROM noetl.event WHERE execution_id = {lost};
              DELETE FROM noetl.execution WHERE execution_id = {lost};
@@ -108,11 +120,11 @@ async fn claims_and_executions_that_lack_each_other_are_repaired() {
         run(&mut deployment.cluster().await, &claims).await;
     })
     .await;
-    let (again, outcome) = deliver(&server, &inbox, &lost_key).await;
+    let (again, outcome) = deliver(server, &inbox, &lost_key).await;
     assert!(outcome == "STARTED" && again != lost.to_string(), "{outcome} {again}");
-    assert_eq!(deliver(&server, &inbox, &lost_key).await, (again, "DUPLICATE".to_owned()));
-    assert_eq!(claims(&deployment, &unclaimed_key).await, original);
-    assert_eq!(deliver(&server, &inbox, &unclaimed_key).await, (kept.to_string(), "DUPLICATE".to_owned()));
+    assert_eq!(deliver(server, &inbox, &lost_key).await, (again, "DUPLICATE".to_owned()));
+    assert_eq!(claims(deployment, &unclaimed_key).await, original);
+    assert_eq!(deliver(server, &inbox, &unclaimed_key).await, (kept.to_string(), "DUPLICATE".to_owned()));
     let second = server.execute(alone).await;
     assert_eq!((&second["executionId"], &second["outcome"]), (&first, &json!("DUPLICATE")));
 }
@@ -124,16 +136,16 @@ async fn claims(deployment: &Deployment, key: &str) -> Vec<(Vec<u8>, bool)> {
     sqlx::query_as(query).bind(key).fetch_all(&mut deployment.cluster().await).await.unwrap()
 }
 
-#[tokio::test]
-async fn an_execution_whose_window_has_passed_needs_no_claim() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&QUIET).await;
-    with_messages(&deployment, &server, 1).await;
+/// An execution whose deduplication window has passed needs no claim.
+async fn executions_whose_windows_have_passed_need_no_claims(deployment: &Deployment) {
     let past = "UPDATE noetl.execution SET start_time = now() - interval '2 hours'";
-    run(&mut deployment.shard(0).await, past).await;
+    for shard in 0..2 {
+        run(&mut deployment.shard(shard).await, past).await;
+    }
     let gone = "UPDATE noetl.subscription_dedup SET expires_at = now(); DELETE FROM noetl.subscription_dedup";
     run(&mut deployment.cluster().await, gone).await;
-    assert_eq!(deployment.check(&[]).await.0, 0);
+    let (code, document) = deployment.check(&[]).await;
+    assert_eq!(code, 0, "{document:#}");
 }
 
 /// Sends an operation to a server that crashes at a point of its code.
@@ -146,12 +158,23 @@ async fn crash(deployment: &Deployment, point: &str, operation: &str, variables:
 }
 
 #[tokio::test]
-async fn unfinished_claims_and_registrations_are_finished() {
-    let deployment = Deployment::start(2).await;
+async fn unfinished_claims_and_registrations_are_finished_even_if_they_began_just_before_the_repair() {
+    let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&QUIET).await;
     with_messages(&deployment, &server, 1).await;
-    server.register_entry("other", &json!({ "kind": "subscription" })).await;
+    for path in ["young", "other"] {
+        server.register_entry(path, &json!({ "kind": "subscription" })).await;
+    }
     assert!(server.stop().await.success());
+    let register = |path: &str| {
+        format!("mutation {{ registerSubscription(input: {{path: \"{path}\"}}) {{ subscription {{ id }} }} }}")
+    };
+    crash(&deployment, "register.reserved", &register("young"), Value::Null).await;
+    let open = "SELECT count(*) FROM noetl.subscription_registry WHERE intent_after IS NOT NULL";
+    assert_eq!(deployment.in_cluster(open).await, 1);
+    let (code, repaired) = deployment.check(&["--repair"]).await;
+    assert_eq!((code, deployment.in_cluster(open).await), (0, 0), "{repaired:#}");
+
     let differences = [("unfinished claim", 1), ("unfinished registration", 1)];
     assert_repaired(&deployment, differences, async || {
         let mut cluster = deployment.cluster().await;
@@ -161,8 +184,7 @@ async fn unfinished_claims_and_registrations_are_finished() {
         // So young that the second server does not finish it.
         let young = "UPDATE noetl.subscription_dedup SET seen_at = now() + interval '1 min' WHERE state = 0";
         run(&mut cluster, young).await;
-        let register = "mutation { registerSubscription(input: {path: \"other\"}) { subscription { id } } }";
-        crash(&deployment, "register.reserved", register, Value::Null).await;
+        crash(&deployment, "register.reserved", &register("other"), Value::Null).await;
         let old = "UPDATE noetl.subscription_dedup SET seen_at = now() - interval '1 min' WHERE state = 0;
                    UPDATE noetl.subscription_registry SET updated_at = now() - interval '1 min'
                    WHERE intent_after IS NOT NULL";
@@ -172,25 +194,18 @@ async fn unfinished_claims_and_registrations_are_finished() {
 }
 
 #[tokio::test]
-async fn a_repair_finishes_a_registration_that_began_just_before() {
-    let deployment = Deployment::start(2).await;
-    let settings = [&QUIET[..], &[("NOETL_FAULT_POINT", "register.reserved")]].concat();
-    let mut doomed = deployment.replica_with(&settings).await;
-    doomed.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let register = "mutation { registerSubscription(input: {path: \"inbox\"}) { subscription { id } } }";
-    assert!(doomed.send(register, Value::Null).await.is_err());
-    assert!(!doomed.ended().await.success());
-    let open = "SELECT count(*) FROM noetl.subscription_registry WHERE intent_after IS NOT NULL";
-    assert_eq!(deployment.in_cluster(open).await, 1);
-    let (code, repaired) = deployment.check(&["--repair"]).await;
-    assert_eq!((code, deployment.in_cluster(open).await), (0, 0), "{repaired:#}");
-}
-
-#[tokio::test]
-async fn rows_that_contradict_their_logs_are_built_again() {
+async fn rows_registrations_and_ranges_of_ids_are_built_again_from_the_logs() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&QUIET).await;
-    with_messages(&deployment, &server, 4).await;
+    Box::pin(rows_that_contradict_their_logs_are_built_again(&deployment, &server)).await;
+    Box::pin(a_subscription_whose_log_is_lost_is_registered_again_under_its_id(&deployment, &server)).await;
+    assert!(server.stop().await.success());
+    Box::pin(ids_after_the_ranges_of_the_leases_are_covered_before_an_id_is_made(&deployment)).await;
+}
+
+/// Rows that contradict their logs are built again. The deployment has no executions yet.
+async fn rows_that_contradict_their_logs_are_built_again(deployment: &Deployment, server: &Server) {
+    with_messages(deployment, server, 4).await;
     let team = json!([{ "name": "team", "value": "a" }]);
     let labelled = server.execute(json!({ "path": "process", "labels": team })).await["executionId"].take();
     let labelled = labelled.as_str().unwrap();
@@ -206,7 +221,7 @@ async fn rows_that_contradict_their_logs_are_built_again() {
                         + 10 * (SELECT count(*) FROM noetl.projection_snapshot, noetl.execution
                                 WHERE aggregate_id = execution_id::text AND version = last_event_id
                                   AND (meta ->> 'applied_count')::int = 1)";
-    assert_eq!(id_on(&deployment, 0, fitting).await, 55);
+    assert_eq!(id_on(deployment, 0, fitting).await, 55);
     // Ids that no log has.
     let (listed, queued) = (last + (1 << 22), last + (1 << 22) + 1);
     let differences = [
@@ -218,7 +233,7 @@ async fn rows_that_contradict_their_logs_are_built_again() {
         ("list row without log", 1),
         ("outbox row without event", 1),
     ];
-    assert_repaired(&deployment, differences, async || {
+    assert_repaired(deployment, differences, async || {
         let causes = format!(
             "DELETE FROM noetl.execution WHERE execution_id = {unlisted};
              UPDATE noetl.execution SET last_event_id = last_event_id + 1, status = 'RUNNING',
@@ -239,7 +254,7 @@ async fn rows_that_contradict_their_logs_are_built_again() {
         run(&mut deployment.shard(0).await, &causes).await;
     })
     .await;
-    assert_eq!(id_on(&deployment, 0, fitting).await, 55);
+    assert_eq!(id_on(deployment, 0, fitting).await, 55);
     assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.outbox").await, 5);
     // The row keeps its labels, which are not read from the log.
     let query = r#"{ executions(filter: { labels: [{ name: "team", equals: "a" }] }) { nodes { id } } }"#;
@@ -281,27 +296,27 @@ async fn hours_of_the_history_with_other_numbers_than_the_executions_are_compute
     assert_eq!(deployment.check(&[]).await.0, 0);
 }
 
-#[tokio::test]
-async fn rows_that_retention_left_behind_are_no_differences() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&QUIET).await;
-    with_messages(&deployment, &server, 1).await;
-    let old = "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, start_time)
-                   VALUES (1000000, 0, 1000001, 'COMPLETED', now());
-               INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec)
-                   VALUES (1000000, 1000001, 'noetl.executions.shared.1000000', '{}', 'json')";
-    run(&mut deployment.shard(0).await, old).await;
-    let claim = "INSERT INTO noetl.subscription_dedup (subscription_id, dedup_key, execution_id, state, expires_at)
-                 VALUES (0, 'old', 1000000, 1, now() + interval '1 day')";
-    run(&mut deployment.cluster().await, claim).await;
+/// Rows that retention left behind are no differences: a listed execution, its outbox row and its claim.
+async fn rows_that_retention_left_behind_are_no_differences(deployment: &Deployment) {
+    let [execution, parent] = deployment.ids_on(0, 1_000_000, 2)[..] else { panic!() };
+    let old = format!(
+        "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, start_time)
+             VALUES ({execution}, 0, {parent}, 'COMPLETED', now());
+         INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec)
+             VALUES ({execution}, {parent}, 'noetl.executions.shared.{execution}', '{{}}', 'json')"
+    );
+    run(&mut deployment.shard(0).await, &old).await;
+    let claim = format!(
+        "INSERT INTO noetl.subscription_dedup (subscription_id, dedup_key, execution_id, state, expires_at)
+         VALUES (0, 'old', {execution}, 1, now() + interval '1 day')"
+    );
+    run(&mut deployment.cluster().await, &claim).await;
     let (code, document) = deployment.check(&[]).await;
     assert_eq!(code, 0, "{document:#}");
 }
 
-#[tokio::test]
-async fn a_path_gets_the_registration_that_its_logs_show() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
+/// A path gets the registration that its logs show.
+async fn a_path_gets_the_registration_that_its_logs_show(deployment: &Deployment, server: &Server) {
     let register = async |path: &str| server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned();
     let (mut earlier, mut latest) = (BTreeMap::new(), BTreeMap::new());
     for path in ["lost", "restored", "twice/restored", "twice/kept"] {
@@ -313,7 +328,7 @@ async fn a_path_gets_the_registration_that_its_logs_show() {
         latest.insert(path, register(path).await);
     }
     let differences = [("live subscription not registered", 2), ("several live subscriptions", 2)];
-    assert_repaired(&deployment, differences, async || {
+    assert_repaired(deployment, differences, async || {
         let mut cluster = deployment.cluster().await;
         run(&mut cluster, "DELETE FROM noetl.subscription_registry WHERE path = 'lost'").await;
         for path in ["restored", "twice/restored"] {
@@ -337,17 +352,21 @@ async fn a_path_gets_the_registration_that_its_logs_show() {
     for (path, id) in latest {
         assert_eq!(register(path).await, id, "{path}");
     }
-    let live = "SELECT count(*) FROM noetl.source_subscription WHERE state <> 'DEACTIVATED'";
+    let live = "SELECT count(*) FROM noetl.source_subscription WHERE state <> 'DEACTIVATED' AND path <> 'inbox'";
     assert_eq!(deployment.sum_over_shards(live).await, 4);
 }
 
-/// The messages of the subscription name its id, so it keeps it: another id would have other dedup keys.
-#[tokio::test]
-async fn a_subscription_whose_log_is_lost_is_registered_again_under_its_id() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&QUIET).await;
-    let inbox = with_messages(&deployment, &server, 3).await;
-    let tenant = "UPDATE noetl.subscription_registry SET intent_tenant_id = 'acme', intent_organization_id = 'west'";
+/// The messages of a subscription whose log is lost name its id, so it keeps it: another id would have other dedup keys.
+async fn a_subscription_whose_log_is_lost_is_registered_again_under_its_id(deployment: &Deployment, server: &Server) {
+    server.register_entry("lost", &json!({ "kind": "subscription" })).await;
+    let inbox = server.register("lost").await["subscription"]["id"].as_str().unwrap().to_owned();
+    server.transition("activate", &inbox, None).await;
+    for n in 0..3 {
+        deliver(server, &inbox, &format!("lost-{n}")).await;
+    }
+    deployment.until_claims_are_settled().await;
+    let tenant = "UPDATE noetl.subscription_registry SET intent_tenant_id = 'acme', intent_organization_id = 'west'
+                  WHERE path = 'lost'";
     run(&mut deployment.cluster().await, tenant).await;
     let lost = format!("DELETE FROM noetl.event WHERE execution_id = {inbox}");
     run(&mut deployment.shard(0).await, &lost).await;
@@ -361,13 +380,10 @@ async fn a_subscription_whose_log_is_lost_is_registered_again_under_its_id() {
     assert_eq!(deployment.check(&[]).await.0, 0);
 }
 
-#[tokio::test]
-async fn differences_that_a_person_must_decide_are_reported_and_left() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
-    with_messages(&deployment, &server, 1).await;
+/// Differences that a person must decide are reported, and a repair leaves them.
+async fn differences_that_a_person_must_decide_are_reported_and_left(deployment: &Deployment) {
     let newest = "SELECT coalesce(max(event_id), 0) FROM noetl.event";
-    let later = id_on(&deployment, 0, newest).await.max(id_on(&deployment, 1, newest).await);
+    let later = id_on(deployment, 0, newest).await.max(id_on(deployment, 1, newest).await);
     let (here, there) = (deployment.ids_on(0, later + 1, 1)[0], deployment.ids_on(1, later + 1, 2));
     let parents = format!(
         "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, last_event_id, start_time)
@@ -393,21 +409,17 @@ async fn differences_that_a_person_must_decide_are_reported_and_left() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("3 differences"));
 }
 
-/// The cluster database is restored to a time before the machine id was leased again.
-#[tokio::test]
-async fn ids_after_the_ranges_of_the_leases_are_covered_before_an_id_is_made() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&QUIET).await;
-    with_messages(&deployment, &server, 1).await;
-    assert!(server.stop().await.success());
+/// Ids after the ranges of the leases are covered before an id is made. They exist if the cluster database was restored
+/// to a time before the machine id was leased again. No server runs.
+async fn ids_after_the_ranges_of_the_leases_are_covered_before_an_id_is_made(deployment: &Deployment) {
     // An id of a clock that was an hour ahead.
-    let ahead = id_on(&deployment, 0, "SELECT max(event_id) FROM noetl.event").await + (3_600_000 << 22);
+    let ahead = id_on(deployment, 0, "SELECT max(event_id) FROM noetl.event").await + (3_600_000 << 22);
     let event = format!(
         "INSERT INTO noetl.event (execution_id, event_id, event_type)
          SELECT execution_id, {ahead}, 'call.done' FROM noetl.execution LIMIT 1"
     );
     run(&mut deployment.shard(0).await, &event).await;
-    assert_repaired(&deployment, [("id after range", 1)], async || {}).await;
+    assert_repaired(deployment, [("id after range", 1)], async || {}).await;
     let ceiling = format!("SELECT (max(ceiling_ms) >= {ahead}::bigint >> 22)::int::bigint FROM noetl.machine_lease");
     let covered: i64 =
         sqlx::query_scalar(AssertSqlSafe(ceiling)).fetch_one(&mut deployment.cluster().await).await.unwrap();
@@ -476,6 +488,16 @@ async fn a_part_that_cant_be_reached_is_named_and_the_others_are_checked() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("could not check: the cluster database is unavailable"));
 }
 
+/// A check needs the broker unless nothing is published.
+async fn the_broker_is_needed_unless_nothing_is_published(deployment: &Deployment) {
+    let mut command = deployment.command("check");
+    let output = command.env_remove("NOETL_NATS_URL").output().await.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("NOETL_NATS_URL"), "{output:?}");
+    let output = command.env("NOETL_EVENT_STREAM_ENABLED", "false").output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 #[tokio::test]
 async fn the_work_of_running_servers_is_no_difference_and_a_repair_does_not_disturb_it() {
     let deployment = Deployment::start(2).await;
@@ -513,15 +535,4 @@ async fn the_work_of_running_servers_is_no_difference_and_a_repair_does_not_dist
     let sent: i64 = sent.into_iter().sum();
     assert!(sent > 0);
     assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.execution").await, sent + 10);
-}
-
-#[tokio::test]
-async fn a_check_needs_the_broker_unless_nothing_is_published() {
-    let deployment = Deployment::start(0).await;
-    let mut command = deployment.command("check");
-    let output = command.env_remove("NOETL_NATS_URL").output().await.unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("NOETL_NATS_URL"), "{output:?}");
-    let output = command.env("NOETL_EVENT_STREAM_ENABLED", "false").output().await.unwrap();
-    assert!(output.status.success(), "{output:?}");
 }

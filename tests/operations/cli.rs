@@ -92,10 +92,9 @@ async fn serve(deployment: &Deployment, settings: &[(&str, &str)]) -> Output {
     ended.await.expect("the server started although it must not").unwrap()
 }
 
-#[tokio::test]
-async fn serve_on_a_database_without_migrations_fails_with_an_instruction() {
-    let deployment = Deployment::unmigrated(1).await;
-    let output = serve(&deployment, &[]).await;
+/// Serving databases without migrations fails with an instruction.
+async fn databases_without_migrations_are_refused(deployment: &Deployment) {
+    let output = serve(deployment, &[]).await;
     assert!(!output.status.success());
     let instruction = "run `noetl-graphql migrate` with the same settings and the role that owns the databases";
     assert!(said(&output).contains(instruction), "{}", said(&output));
@@ -103,10 +102,11 @@ async fn serve_on_a_database_without_migrations_fails_with_an_instruction() {
 }
 
 #[tokio::test]
-async fn databases_in_wrong_places_are_refused() {
+async fn databases_without_migrations_or_in_wrong_places_are_refused() {
     let deployment = Deployment::start(2).await;
     // A deployment that is not a copy has an identity of its own.
     let other = Deployment::unmigrated(2).await;
+    Box::pin(databases_without_migrations_are_refused(&other)).await;
     other.migrate().await;
     let [one, two] = &deployment.shard_dsns[..] else { panic!() };
     let swapped = format!("{two},{one}");
@@ -168,6 +168,7 @@ async fn dev_serves_samples_keeps_its_data_and_does_not_collide() {
 
     one.signal(Signal::SIGINT);
     assert!(one.stop().await.success());
+    assert_eq!(other.data(LISTS, Value::Null).await["executions"]["nodes"], json!([]), "the other one continues");
     let again = dev(&data[0], "2").await;
     assert_eq!(again.data(LISTS, Value::Null).await, kept);
 }
@@ -181,7 +182,8 @@ async fn link_program(path: &Path) {
     }
 }
 
-/// The archive of a release has no other program, and its user may have neither Rust nor Node.
+/// The archive of a release has no other program, and its user may have neither Rust nor Node. The API has the version of
+/// the program.
 #[tokio::test]
 async fn the_program_alone_starts_everything_serves_the_console_and_runs_the_demo() {
     // The user of PostgreSQL must be able to open the folder.
@@ -203,6 +205,8 @@ async fn the_program_alone_starts_everything_serves_the_console_and_runs_the_dem
     };
     let server = when_ready(alone(&["dev", "--port", "0"]), &folder.path().join(".noetl")).await;
 
+    let version = server.data("{ server { version } }", Value::Null).await["server"]["version"].take();
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
     let page = server.get("/").await.unwrap().text().await.unwrap();
     let script = page.split("src=\".").nth(1).and_then(|rest| rest.split('"').next());
     let script = server.get(script.unwrap_or_else(|| panic!("the page has no script: {page}"))).await.unwrap();
@@ -221,13 +225,10 @@ async fn the_program_alone_starts_everything_serves_the_console_and_runs_the_dem
 
 /// `scripts/release` gives the version of a tag to the program and to the name of the archive.
 #[tokio::test]
-async fn the_program_its_api_the_chart_and_the_archive_have_one_version() {
+async fn the_program_the_chart_and_the_archive_have_one_version() {
     let version = env!("CARGO_PKG_VERSION");
     let output = Command::new(binary()).arg("--version").output().await.unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("noetl-graphql {version}\n"));
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica().await;
-    assert_eq!(server.data("{ server { version } }", Value::Null).await["server"]["version"], version);
     let read = |file: &str| std::fs::read_to_string(repository().join(file)).unwrap();
     let lines = [
         ("playground/package.json", format!("  \"version\": \"{version}\",")),

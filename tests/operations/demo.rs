@@ -50,22 +50,32 @@ async fn operations(server: &Server) -> f64 {
     server.metric(&series("query")).await + server.metric(&series("mutation")).await
 }
 
-/// In every fourth execution of the demo, steps are retried, and every fifteenth fails. The worker's ids are those
-/// that the server reserved, so `check` accepts them.
+/// Number of messages of the first demo on two shards.
+const MESSAGES: usize = 15;
+
 #[tokio::test]
-async fn the_demo_completes_every_message_in_few_requests_and_shows_every_step() {
-    const MESSAGES: usize = 15;
+async fn the_demo_completes_every_message_also_after_a_kill() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     register(&server, "samples/orders/process", PLAYBOOK).await;
     register(&server, "samples/orders/inbox", INBOX).await;
+    Box::pin(the_demo_completes_every_message_in_few_requests_and_shows_every_step(&deployment, &server)).await;
+    Box::pin(a_restarted_demo_completes_the_executions_of_a_killed_one(&server)).await;
+}
+
+/// The demo completes every message in few requests, and shows every step. In every fourth execution of the demo, steps
+/// are retried, and every fifteenth fails. The worker's ids are those that the server reserved, so `check` accepts them.
+async fn the_demo_completes_every_message_in_few_requests_and_shows_every_step(
+    deployment: &Deployment,
+    server: &Server,
+) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("orders");
     let order = |n: usize| json!({ "id": format!("o{n}"), "items": vec!["x"; n % 3] }).to_string();
     std::fs::write(&file, (0..MESSAGES).map(order).collect::<Vec<_>>().join("\n")).unwrap();
-    let (before, began) = (operations(&server).await, Instant::now());
-    demo(&server, &file).await;
-    let sent = operations(&server).await - before;
+    let (before, began) = (operations(server).await, Instant::now());
+    demo(server, &file).await;
+    let sent = operations(server).await - before;
     // Register, activate, deactivate, and the status of the subscription twice a second.
     let of_runtime = 4.0 + began.elapsed().as_secs_f64() / 0.5;
     // A message without items has 5 requests, and one more for each item and each attempt that is repeated.
@@ -116,27 +126,28 @@ async fn the_demo_completes_every_message_in_few_requests_and_shows_every_step()
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
 }
 
-#[tokio::test]
-async fn a_restarted_demo_completes_the_executions_of_a_killed_one() {
-    const MESSAGES: usize = 8;
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
-    register(&server, "samples/orders/process", PLAYBOOK).await;
-    register(&server, "samples/orders/inbox", INBOX).await;
+/// A restarted demo completes the executions of a killed one. The executions of the first demo have ended before.
+async fn a_restarted_demo_completes_the_executions_of_a_killed_one(server: &Server) {
+    const OF_KILLED: usize = 8;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("orders");
     let order = |n: usize| json!({ "id": format!("o{n}"), "items": vec!["x"; n % 3] }).to_string();
     // Each message is in the file twice. Both copies belong to one execution.
-    let lines: Vec<_> = (0..MESSAGES).chain(0..MESSAGES).map(order).collect();
+    let lines: Vec<_> = (0..OF_KILLED).chain(0..OF_KILLED).map(order).collect();
     std::fs::write(&file, lines.join("\n")).unwrap();
-    let runs = async || server.data(RUNS, json!({})).await["executions"]["nodes"].as_array().unwrap().clone();
+    let runs = async || {
+        let mut runs = server.data(RUNS, json!({})).await["executions"]["nodes"].as_array().unwrap().clone();
+        // The executions of the first demo are the oldest ones.
+        runs.truncate(runs.len() - MESSAGES);
+        runs
+    };
 
-    let mut killed = command(&server, "5000", &file).stderr(Stdio::null()).spawn().unwrap();
+    let mut killed = command(server, "5000", &file).stderr(Stdio::null()).spawn().unwrap();
     let has_begun =
         |run: &Value| run["steps"]["nodes"].as_array().unwrap().iter().any(|step| step["status"] == "COMPLETED");
     eventually("some executions have completed a step", async || {
         let runs = runs().await;
-        (runs.len() == MESSAGES && runs.iter().any(has_begun)).then_some(())
+        (runs.len() == OF_KILLED && runs.iter().any(has_begun)).then_some(())
     })
     .await;
     killed.kill().await.unwrap();
@@ -144,22 +155,28 @@ async fn a_restarted_demo_completes_the_executions_of_a_killed_one() {
     let are_open = runs().await.iter().any(|run| run["endedAt"].is_null());
     assert!(are_open, "every execution had ended when the demo was killed");
 
-    demo(&server, &file).await;
+    demo(server, &file).await;
     let runs = runs().await;
-    assert_eq!(runs.len(), MESSAGES);
+    assert_eq!(runs.len(), OF_KILLED);
     assert!(runs.iter().all(|run| run["endedAt"].is_string() && ["COMPLETED", "FAILED"].contains(&run["status"].as_str().unwrap())), "{runs:?}");
 }
 
 #[tokio::test]
-async fn the_demo_stops_an_execution_that_another_caller_cancels() {
+async fn the_demo_stops_cancelled_executions_and_completes_its_own_when_it_is_asked_to_stop() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     register(&server, "samples/orders/process", PLAYBOOK).await;
     register(&server, "samples/orders/inbox", INBOX).await;
+    Box::pin(the_demo_stops_an_execution_that_another_caller_cancels(&server)).await;
+    Box::pin(a_demo_that_is_asked_to_stop_completes_what_it_has_started(&server)).await;
+}
+
+/// The demo stops an execution that another caller cancels. It is the first execution of the deployment.
+async fn the_demo_stops_an_execution_that_another_caller_cancels(server: &Server) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("orders");
     std::fs::write(&file, json!({ "id": "o1", "items": vec!["x"; 4] }).to_string()).unwrap();
-    let demo = command(&server, "1000", &file).stderr(Stdio::piped()).spawn().unwrap();
+    let demo = command(server, "1000", &file).stderr(Stdio::piped()).spawn().unwrap();
     let id = eventually("the demo runs a step", async || {
         let runs = server.data("{ executions { nodes { id status } } }", json!({})).await;
         let run = &runs["executions"]["nodes"][0];
@@ -177,16 +194,12 @@ async fn the_demo_stops_an_execution_that_another_caller_cancels() {
     assert!(!run["steps"]["nodes"].as_array().unwrap().iter().any(is_end), "{run}");
 }
 
-#[tokio::test]
-async fn a_demo_that_is_asked_to_stop_completes_what_it_has_started() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    register(&server, "samples/orders/process", PLAYBOOK).await;
-    register(&server, "samples/orders/inbox", INBOX).await;
+/// A demo that is asked to stop completes what it has started.
+async fn a_demo_that_is_asked_to_stop_completes_what_it_has_started(server: &Server) {
     let runs = async || server.data(RUNS, json!({})).await["executions"]["nodes"].as_array().unwrap().clone();
     for asked in [Signal::SIGINT, Signal::SIGTERM] {
         let before = runs().await.len();
-        let demo = command(&server, "1", Path::new("samples")).stderr(Stdio::piped()).spawn().unwrap();
+        let demo = command(server, "1", Path::new("samples")).stderr(Stdio::piped()).spawn().unwrap();
         eventually("the demo has started an execution", async || (runs().await.len() > before).then_some(())).await;
         kill(Pid::from_raw(demo.id().unwrap().cast_signed()), asked).unwrap();
         let output = tokio::time::timeout(WAIT_TIMEOUT, demo.wait_with_output()).await.unwrap().unwrap();
@@ -197,9 +210,9 @@ async fn a_demo_that_is_asked_to_stop_completes_what_it_has_started() {
     }
 }
 
-#[tokio::test]
-async fn the_demo_authenticates_with_its_token_file() {
-    let (deployment, file) = (Deployment::start(1).await, TokenFile::new());
+/// The demo authenticates with its token file.
+async fn the_demo_authenticates_with_its_token_file(deployment: &Deployment) {
+    let file = TokenFile::new();
     let (admin, runtime) = (file.add(&["--role", "admin"]), file.add(&["--role", "worker", "--role", "viewer"]));
     let (name, path) = file.setting();
     let server = deployment.replica_with(&[(name, &path)]).await;
@@ -219,19 +232,20 @@ async fn the_demo_authenticates_with_its_token_file() {
     assert!(runs["data"]["executions"]["nodes"][0]["endedAt"].is_string(), "{runs}");
 }
 
-/// Returns the executions of a demo with seven messages and this document, oldest first.
-async fn runs_with(document: &str) -> Vec<Value> {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    register(&server, "other/flow", "kind: playbook\nworkflow: [{ step: start, tool: { kind: noop } }]").await;
-    register(&server, "samples/orders/inbox", document).await;
+/// Returns the executions of a demo with this document and seven messages, which are numbers from `first` on. The demos
+/// before had `first` messages.
+async fn runs_with(server: &Server, document: &str, first: usize) -> Vec<Value> {
+    register(server, "samples/orders/inbox", document).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("orders");
-    std::fs::write(&file, (0..7).map(|n| n.to_string()).collect::<Vec<_>>().join("\n")).unwrap();
-    demo(&server, &file).await;
+    std::fs::write(&file, (first..first + 7).map(|n| n.to_string()).collect::<Vec<_>>().join("\n")).unwrap();
+    demo(server, &file).await;
     let query = "{ executions(first: 100) { nodes { path executionPool startedAt endedAt } } }";
-    let runs = server.data(query, json!({})).await["executions"]["nodes"].clone();
-    runs.as_array().unwrap().iter().rev().cloned().collect()
+    let mut runs = server.data(query, json!({})).await["executions"]["nodes"].as_array().unwrap().clone();
+    assert_eq!(runs.len(), first + 7, "{runs:?}");
+    // The newest ones are first.
+    runs.truncate(7);
+    runs
 }
 
 fn time(run: &Value, field: &str) -> DateTime<Utc> {
@@ -239,22 +253,31 @@ fn time(run: &Value, field: &str) -> DateTime<Utc> {
 }
 
 #[tokio::test]
-async fn the_demo_obeys_the_document_of_its_subscription() {
+async fn the_demo_obeys_the_document_of_its_subscription_and_uses_its_token_file() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    register(&server, "other/flow", "kind: playbook\nworkflow: [{ step: start, tool: { kind: noop } }]").await;
+    Box::pin(the_demo_runs_the_playbook_with_the_pool_and_the_concurrency_of_the_document(&server)).await;
+    Box::pin(the_demo_starts_no_more_executions_in_a_second_than_the_document_allows(&server)).await;
+    Box::pin(the_demo_authenticates_with_its_token_file(&deployment)).await;
+}
+
+/// The demo runs the playbook of the document, in its pool, and not more messages at the same time than it allows.
+async fn the_demo_runs_the_playbook_with_the_pool_and_the_concurrency_of_the_document(server: &Server) {
     let document = "kind: subscription\nspec:\n  source: nats\n  mode: pull\n  \
                     dispatch: { playbook: other/flow, execution_pool: orders }\n  limits: { max_in_flight: 1 }";
-    let runs = runs_with(document).await;
-    assert_eq!(runs.len(), 7);
+    let runs = runs_with(server, document, 0).await;
     assert!(runs.iter().all(|run| run["path"] == "other/flow" && run["executionPool"] == "orders"), "{runs:?}");
     let mut runs: Vec<_> = runs.iter().map(|run| [time(run, "startedAt"), time(run, "endedAt")]).collect();
     runs.sort_unstable();
     assert!(runs.windows(2).all(|pair| pair[0][1] <= pair[1][0]), "two executions ran at the same time: {runs:?}");
 }
 
-#[tokio::test]
-async fn the_demo_starts_no_more_executions_in_a_second_than_the_document_allows() {
+/// The demo starts no more executions in a second than the document allows.
+async fn the_demo_starts_no_more_executions_in_a_second_than_the_document_allows(server: &Server) {
     let document = "kind: subscription\nspec:\n  source: nats\n  mode: pull\n  \
                     dispatch: { playbook: other/flow }\n  limits: { max_dispatch_per_sec: 2 }";
-    let mut starts: Vec<_> = runs_with(document).await.iter().map(|run| time(run, "startedAt")).collect();
+    let mut starts: Vec<_> = runs_with(server, document, 7).await.iter().map(|run| time(run, "startedAt")).collect();
     starts.sort_unstable();
     // Seven starts take six pauses of 500 ms; the first start may be late.
     assert!(starts[6] - starts[0] >= TimeDelta::milliseconds(1000), "{starts:?}");

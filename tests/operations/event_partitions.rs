@@ -123,9 +123,17 @@ async fn migrate_creates_the_missing_ranges_beside_half_years_with_other_names()
     assert!(output.status.success() && said.contains("partitions: made none"), "{said}");
 }
 
+/// The last part fills the default partition.
 #[tokio::test]
-async fn a_filled_default_partition_is_not_scanned_under_an_exclusive_lock() {
+async fn no_lock_on_the_event_table_is_held_or_awaited_for_long() {
     let deployment = Deployment::start(1).await;
+    Box::pin(a_partition_is_created_later_if_a_transaction_uses_the_default_partition(&deployment)).await;
+    Box::pin(a_partition_whose_check_is_cancelled_is_kept_and_the_others_are_dropped(&deployment)).await;
+    Box::pin(a_filled_default_partition_is_not_scanned_under_an_exclusive_lock(&deployment)).await;
+}
+
+/// A default partition with many rows is not scanned under an exclusive lock when a partition is created.
+async fn a_filled_default_partition_is_not_scanned_under_an_exclusive_lock(deployment: &Deployment) {
     let mut shard = deployment.shard(0).await;
     let last = ranges(&mut shard).await.pop().unwrap();
     run(&mut shard, &format!("DROP TABLE noetl.{}", last.0)).await;
@@ -139,7 +147,7 @@ async fn a_filled_default_partition_is_not_scanned_under_an_exclusive_lock() {
     let told = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET client_min_messages = debug1', current_database());
                 END $$";
     run(&mut shard, told).await;
-    let (output, said) = maintain(&deployment, &[("NOETL_LOG", "info,sqlx::postgres::notice=debug")]).await;
+    let (output, said) = maintain(deployment, &[("NOETL_LOG", "info,sqlx::postgres::notice=debug")]).await;
     assert!(output.status.success() && said.contains(&format!("made {}", last.0)), "{said}");
     // PostgreSQL's message of an attachment that reads no row of the default partition.
     let log = String::from_utf8_lossy(&output.stderr);
@@ -147,15 +155,14 @@ async fn a_filled_default_partition_is_not_scanned_under_an_exclusive_lock() {
     assert_eq!(ranges(&mut shard).await.pop(), Some(last));
 }
 
-#[tokio::test]
-async fn a_partition_is_created_later_if_a_transaction_uses_the_default_partition_and_writers_do_not_wait() {
-    let deployment = Deployment::start(1).await;
+/// A partition is created later if a transaction uses the default partition, and writers do not wait.
+async fn a_partition_is_created_later_if_a_transaction_uses_the_default_partition(deployment: &Deployment) {
     let (mut shard, mut holder) = tokio::join!(deployment.shard(0), deployment.shard(0));
     let last = ranges(&mut shard).await.pop().unwrap();
     run(&mut shard, &format!("DROP TABLE noetl.{}", last.0)).await;
     run(&mut holder, "BEGIN; SELECT count(*) FROM noetl.event_default").await;
     run(&mut shard, "SET lock_timeout = '3s'").await;
-    let mut maintained = Box::pin(maintain(&deployment, &[]));
+    let mut maintained = Box::pin(maintain(deployment, &[]));
     let mut next = 0;
     let (output, said) = loop {
         next += 1;
@@ -172,7 +179,7 @@ async fn a_partition_is_created_later_if_a_transaction_uses_the_default_partitio
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("in use by a long transaction"), "{said}");
     run(&mut holder, "COMMIT").await;
-    let (output, said) = maintain(&deployment, &[]).await;
+    let (output, said) = maintain(deployment, &[]).await;
     assert!(output.status.success() && said.contains(&format!("made {}", last.0)), "{said}");
 }
 
@@ -214,9 +221,8 @@ async fn retention_drops_old_partitions_of_a_noetl_database_and_reports_its_defa
     assert_eq!(left, [in_default]);
 }
 
-#[tokio::test]
-async fn a_partition_whose_check_is_cancelled_is_kept_and_the_others_are_dropped() {
-    let deployment = Deployment::start(1).await;
+/// A partition whose check is cancelled is kept, and the others are dropped.
+async fn a_partition_whose_check_is_cancelled_is_kept_and_the_others_are_dropped(deployment: &Deployment) {
     let mut shard = deployment.shard(0).await;
     let aged = "CREATE FUNCTION public.aged() RETURNS trigger LANGUAGE plpgsql AS
                 $$ BEGIN NEW.created_at := '2024-01-01'; RETURN NEW; END $$";
@@ -229,14 +235,14 @@ async fn a_partition_whose_check_is_cancelled_is_kept_and_the_others_are_dropped
         run(&mut shard, &old).await;
         insert_typed(&mut shard, (n * 1000, 1), "call.done").await;
     }
-    publish(&deployment).await;
+    publish(deployment).await;
     let (mut holder, mut observer) = tokio::join!(deployment.shard(0), deployment.shard(0));
     run(&mut holder, "BEGIN; LOCK TABLE noetl.event_old1 IN ACCESS EXCLUSIVE MODE").await;
     // A statement timeout cancels a statement in the same way.
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
                   WHERE datname = current_database() AND wait_event_type = 'Lock'
                     AND application_name = 'noetl-graphql'";
-    let mut maintained = Box::pin(maintain(&deployment, &[RETENTION]));
+    let mut maintained = Box::pin(maintain(deployment, &[RETENTION]));
     let cancelled = eventually("the check waits and is cancelled", async || {
         let cancelled: Option<bool> = sqlx::query_scalar(cancel).fetch_optional(&mut observer).await.unwrap();
         cancelled

@@ -71,28 +71,26 @@ async fn mutations_that_fail_by_a_shard_count_as_failed_and_new_executions_avoid
     }
 }
 
-#[tokio::test]
-async fn counters_begin_with_zero_and_durations_have_buckets() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// Counters begin with zero, and durations have buckets. The server has done nothing before.
+async fn counters_begin_with_zero_and_durations_have_buckets(server: &Server) {
     for name in ["noetl_outbox_published_total", "noetl_outbox_dead_total{shard=\"0\"}"] {
-        assert_eq!(series(&server, name).await, 0.0, "{name}");
+        assert_eq!(series(server, name).await, 0.0, "{name}");
     }
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(series(&server, &format!("noetl_build_info{{version=\"{version}\"}}")).await, 1.0);
+    assert_eq!(series(server, &format!("noetl_build_info{{version=\"{version}\"}}")).await, 1.0);
     for name in ["process_resident_memory_bytes", "process_open_fds"] {
-        assert!(series(&server, name).await > 0.0, "{name}");
+        assert!(series(server, name).await > 0.0, "{name}");
     }
-    series(&server, "process_cpu_seconds_total").await;
+    series(server, "process_cpu_seconds_total").await;
     server.data("{ server { version } }", Value::Null).await;
     let of =
         |le| format!("graphql_operation_duration_seconds_bucket{{transport=\"post\",operation=\"query\",le=\"{le}\"}}");
-    assert!(series(&server, &of("+Inf")).await >= 1.0);
-    assert!(series(&server, &of("0.005")).await <= series(&server, &of("15")).await);
+    assert!(series(server, &of("+Inf")).await >= 1.0);
+    assert!(series(server, &of("0.005")).await <= series(server, &of("15")).await);
 }
 
 #[tokio::test]
-async fn sighup_reads_the_filter_of_the_log_again_and_each_line_is_json() {
+async fn metrics_begin_at_the_start_sighup_reads_the_filter_of_the_log_again_and_each_line_is_json() {
     let deployment = Deployment::start(1).await;
     let folder = tempfile::tempdir().unwrap();
     let (settings, log) = (folder.path().join("settings.toml"), NamedTempFile::new().unwrap());
@@ -100,6 +98,7 @@ async fn sighup_reads_the_filter_of_the_log_again_and_each_line_is_json() {
     let mut command = deployment.command("serve");
     command.env("NOETL_CONFIG", &settings).env("NOETL_LOG_FORMAT", "json").stderr(log.reopen().unwrap());
     let mut server = Server::spawn(command).await;
+    Box::pin(counters_begin_with_zero_and_durations_have_buckets(&server)).await;
     assert_eq!(lines(&log, ""), Vec::<String>::new());
     std::fs::write(&settings, "log = \"not a filter [\"\n").unwrap();
     server.signal(Signal::SIGHUP);

@@ -88,19 +88,25 @@ async fn works(deployment: &Deployment) {
 }
 
 #[tokio::test]
-async fn settings_of_the_role_do_not_hinder_the_server() {
+async fn settings_do_not_hinder_the_server_or_are_refused_before_anything_is_changed() {
     let mut deployment = Deployment::unmigrated(0).await;
+    Box::pin(what_the_server_can_not_work_with_is_refused_before_anything_is_changed(&deployment)).await;
+    Box::pin(settings_of_the_role_do_not_hinder_the_server(&mut deployment)).await;
+}
+
+/// Settings of the role of the server do not hinder it. The database is empty.
+async fn settings_of_the_role_do_not_hinder_the_server(deployment: &mut Deployment) {
     let mut admin = deployment.cluster().await;
-    let role = format!("{}_server", database_name(&deployment));
+    let role = format!("{}_server", database_name(deployment));
     // A superuser may have each setting.
     run(&mut admin, &format!("CREATE ROLE {role} LOGIN SUPERUSER")).await;
     for setting in HARMLESS {
         run(&mut admin, &format!("ALTER ROLE {role} SET {setting}")).await;
     }
-    log_in(&mut deployment, &role);
+    log_in(deployment, &role);
     deployment.migrate().await;
     run(&mut admin, REQUIRE_SETTINGS).await;
-    works(&deployment).await;
+    works(deployment).await;
     run(&mut admin, &format!("REASSIGN OWNED BY {role} TO CURRENT_USER; DROP OWNED BY {role}; DROP ROLE {role}")).await;
 }
 
@@ -161,10 +167,9 @@ async fn a_role_that_becomes_another_one_at_login_works_and_cancels_statements()
     run(&mut admin, &drop).await;
 }
 
-#[tokio::test]
-async fn what_the_server_can_not_work_with_is_refused_before_anything_is_changed() {
-    let deployment = Deployment::unmigrated(0).await;
-    let name = database_name(&deployment);
+/// What the server can't work with is refused before anything is changed. Leaves an empty database without settings.
+async fn what_the_server_can_not_work_with_is_refused_before_anything_is_changed(deployment: &Deployment) {
+    let name = database_name(deployment);
     let mut admin = PgConnection::connect(&std::env::var("NOETL_TEST_PG").unwrap()).await.unwrap();
     let all = ["migrate", "serve", "maintain", "check"].as_slice();
     for (encoding, setting, commands, expected) in [
@@ -179,7 +184,7 @@ async fn what_the_server_can_not_work_with_is_refused_before_anything_is_changed
         run(&mut admin, &create).await;
         run(&mut admin, &format!("ALTER DATABASE {name} SET {setting}")).await;
         for command in commands {
-            let (code, text) = said(&deployment, command, &[]).await;
+            let (code, text) = said(deployment, command, &[]).await;
             assert!(code != 0 && text.contains(expected), "{encoding}, {setting}, {command}: {text}");
         }
         let exists = sqlx::query_scalar("SELECT to_regnamespace('noetl') IS NOT NULL");
@@ -188,4 +193,6 @@ async fn what_the_server_can_not_work_with_is_refused_before_anything_is_changed
         assert!(!exists, "{encoding}, {setting}");
         session.close().await.unwrap();
     }
+    run(&mut admin, &format!("DROP DATABASE {name} WITH (FORCE)")).await;
+    run(&mut admin, &format!("CREATE DATABASE {name}")).await;
 }

@@ -1,6 +1,7 @@
 //! Housekeeping, on command and in the background: expired data is deleted, data in use is kept, and other work
 //! continues.
 
+use std::ops::RangeInclusive;
 use std::process::Output;
 
 use futures::future::join_all;
@@ -24,11 +25,11 @@ const fn first(partition: i64) -> i64 {
 const RETENTION: (&str, &str) = ("NOETL_EVENT_RETENTION_DAYS", "30");
 
 /// Creates old partitions, as a server did at that time. Rows that are inserted there get a creation time in 2024.
-async fn old_partitions(deployment: &Deployment, shard: usize, count: i64) {
+async fn old_partitions(deployment: &Deployment, shard: usize, numbers: RangeInclusive<i64>) {
     let aged = "CREATE OR REPLACE FUNCTION public.aged() RETURNS trigger LANGUAGE plpgsql AS
                 $$ BEGIN NEW.created_at := '2024-01-01'; RETURN NEW; END $$";
     run(&mut deployment.shard(shard).await, aged).await;
-    for n in 1..=count {
+    for n in numbers {
         let bounds = format!("FROM ({}) TO ({})", first(n), first(n + 1));
         let create = format!(
             "CREATE TABLE noetl.event_old{n} PARTITION OF noetl.event FOR VALUES {bounds};
@@ -108,13 +109,23 @@ async fn derived_rows(deployment: &Deployment, id: i64) -> [i64; 3] {
     counts
 }
 
+/// The first part uses the partitions 1 and 2, the others use the partition 3.
 #[tokio::test]
-async fn an_unneeded_partition_is_dropped_while_feed_and_reads_continue() {
+async fn an_unneeded_partition_is_dropped_while_other_work_continues() {
     let deployment = Deployment::start(1).await;
+    Box::pin(feed_and_reads_continue(&deployment)).await;
+    Box::pin(a_locked_event_table_keeps_its_partition_and_writers_do_not_wait(&deployment)).await;
+    Box::pin(an_event_committed_after_the_partition_was_judged_keeps_the_partition(&deployment)).await;
+    publish(&deployment).await;
+    Box::pin(a_replica_drops_old_partitions_without_a_command(&deployment)).await;
+}
+
+/// The feed, reads and mutations continue while partitions are dropped, and the rows derived from their logs are deleted.
+async fn feed_and_reads_continue(deployment: &Deployment) {
     // Background tasks must not change derived rows or unsettled outbox rows.
     let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
     deployment.feeds_begun().await;
-    old_partitions(&deployment, 0, 2).await;
+    old_partitions(deployment, 0, 1..=2).await;
     let mut shard = deployment.shard(0).await;
     let (old, foreign) = (first(1) + 5, 77);
     ended_execution(&mut shard, old).await;
@@ -123,14 +134,14 @@ async fn an_unneeded_partition_is_dropped_while_feed_and_reads_continue() {
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
     let young = server.execute(json!({ "path": "flow" })).await["execution"]["id"].clone();
     let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
-    published(&deployment).await;
+    published(deployment).await;
 
-    let said = maintain(&deployment).await;
-    assert_eq!(left(&deployment, 0).await, [""; 0], "{said}");
+    let said = maintain(deployment).await;
+    assert_eq!(left(deployment, 0).await, [""; 0], "{said}");
     assert!(said.contains("dropped 2 partitions") && said.contains("1 executions"), "{said}");
     // Unsettled outbox rows stay until they are sent or an operator handles them.
-    assert_eq!(derived_rows(&deployment, old).await, [0, 0, 1]);
-    assert_eq!(derived_rows(&deployment, foreign).await, [1, 2, 2]);
+    assert_eq!(derived_rows(deployment, old).await, [0, 0, 1]);
+    assert_eq!(derived_rows(deployment, foreign).await, [1, 2, 2]);
     let of_noetl = "SELECT count(*) FROM noetl.projection_snapshot
                     WHERE aggregate_type = 'orchestrator_workflow_state' AND snapshot = '{\"by\": \"NoETL\"}'";
     assert_eq!(deployment.sum_over_shards(of_noetl).await, 2, "snapshots of NoETL stay unchanged");
@@ -141,117 +152,99 @@ async fn an_unneeded_partition_is_dropped_while_feed_and_reads_continue() {
     let lists = server.data("{ executions { nodes { id } } }", Value::Null).await;
     assert_eq!(lists["executions"]["nodes"], json!([{ "id": young }, { "id": "77" }]));
     assert_eq!(server.execute(json!({ "path": "flow" })).await["outcome"], "STARTED");
-    assert!(maintain(&deployment).await.starts_with("dropped 0 partitions"));
+    assert!(maintain(deployment).await.starts_with("dropped 0 partitions"));
+    assert!(server.stop().await.success());
+}
+
+/// Inserts an event of the log of a source subscription.
+async fn lifecycle(shard: &mut PgConnection, log: i64, event: i64, event_type: &str, status: &str) {
+    let row = format!(
+        "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status)
+         VALUES ({log}, {event}, 'subscription.{event_type}', 'inbox', '{status}')"
+    );
+    run(shard, &row).await;
+}
+
+/// Fills the partitions 5 to 7 with logs that have ended. Those of the partitions 5 and 6 have a recent event: one has a
+/// recent id, the other one has a recent time and an id that a worker chose.
+async fn ended_logs_with_recent_events(shard: &mut PgConnection, id: impl Fn(i64) -> i64) {
+    let young = "SELECT (extract(epoch FROM now() - interval '1 day')::bigint * 1000 - 1704067200000) << 22";
+    let young: i64 = sqlx::query_scalar(young).fetch_one(&mut *shard).await.unwrap();
+    for n in 5..=7 {
+        insert_typed(&mut *shard, (id(n), 1), "playbook_started").await;
+    }
+    insert_typed(&mut *shard, (id(5), young), "playbook_completed").await;
+    insert_typed(&mut *shard, (id(6), 2), "playbook_completed").await;
+    let late = format!(
+        "UPDATE noetl.event SET created_at = (now() AT TIME ZONE 'UTC') - interval '1 day'
+         WHERE execution_id = {} AND event_id = 2",
+        id(6)
+    );
+    run(shard, &late).await;
+    insert_typed(&mut *shard, (id(7), 2), "playbook_completed").await;
+}
+
+/// Checks that no partition is dropped without a retention, without publishing, or before its events are old enough.
+async fn nothing_is_dropped_without_retention_or_without_publishing(deployment: &Deployment, kept: &[&str]) {
+    for settings in
+        [&[][..], &[RETENTION, ("NOETL_EVENT_STREAM_ENABLED", "false")], &[("NOETL_EVENT_RETENTION_DAYS", "36500")]]
+    {
+        let (output, said) = maintain_with(deployment, settings).await;
+        assert!(output.status.success(), "{said}");
+        assert_eq!(left(deployment, 0).await, kept, "{settings:?}: {said}");
+    }
+    let (output, _) = maintain_with(deployment, &[("NOETL_EVENT_RETENTION_DAYS", "0")]).await;
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[tokio::test]
-async fn an_unpublished_event_keeps_its_partition() {
+async fn a_partition_is_kept_while_it_holds_an_unpublished_or_recent_event_or_a_log_that_has_not_ended() {
     let deployment = Deployment::start(0).await;
-    old_partitions(&deployment, 0, 2).await;
-    let said = maintain(&deployment).await;
-    assert!(said.contains("event_old1 stays: no feed has begun"), "{said}");
-    publish(&deployment).await;
-    insert(&mut deployment.shard(0).await, (first(1) + 1, 1)).await;
-    let said = maintain(&deployment).await;
-    assert!(said.contains("event_old1 stays: it holds events that are not published"), "{said}");
-    assert_eq!(left(&deployment, 0).await, ["event_old1"]);
-    publish(&deployment).await;
-    maintain(&deployment).await;
-    assert_eq!(left(&deployment, 0).await, [""; 0]);
-}
-
-#[tokio::test]
-async fn the_log_of_a_live_subscription_or_execution_keeps_its_partition() {
-    let deployment = Deployment::start(1).await;
-    old_partitions(&deployment, 0, 4).await;
+    old_partitions(&deployment, 0, 1..=8).await;
     let mut shard = deployment.shard(0).await;
     let id = |partition| first(partition) + 9;
-    let lifecycle = async |shard: &mut PgConnection, event, event_type: &str, status: &str| {
-        let row = format!(
-            "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status)
-             VALUES ({}, {event}, 'subscription.{event_type}', 'inbox', '{status}')",
-            id(1)
-        );
-        run(shard, &row).await;
-    };
-    lifecycle(&mut shard, 1, "registered", "REGISTERED").await;
-    lifecycle(&mut shard, 2, "paused", "PAUSED").await;
+    lifecycle(&mut shard, id(1), 1, "registered", "REGISTERED").await;
+    lifecycle(&mut shard, id(1), 2, "paused", "PAUSED").await;
     insert_typed(&mut shard, (id(2), 1), "playbook_started").await;
     let row = format!("INSERT INTO noetl.execution (execution_id, catalog_id, status) VALUES ({}, 0, 'odd')", id(2));
     run(&mut shard, &row).await;
     // The read model has no row for this execution.
     insert_typed(&mut shard, (id(3), 1), "playbook_started").await;
     insert_typed(&mut shard, (id(4), 1), "call.done").await;
-    publish(&deployment).await;
-
+    ended_logs_with_recent_events(&mut shard, id).await;
     let said = maintain(&deployment).await;
-    assert_eq!(left(&deployment, 0).await, ["event_old1", "event_old2", "event_old3"], "{said}");
+    for n in 1..=8 {
+        assert!(said.contains(&format!("event_old{n} stays: no feed has begun")), "{said}");
+    }
+
+    publish(&deployment).await;
+    insert(&mut shard, (id(8), 1)).await;
+    let said = maintain(&deployment).await;
+    let kept = ["event_old1", "event_old2", "event_old3", "event_old5", "event_old6", "event_old8"];
+    assert_eq!(left(&deployment, 0).await, kept, "{said}");
     assert!(said.contains(&format!("event_old1 stays: it holds the log of source subscription {}", id(1))), "{said}");
     for n in [2, 3] {
         assert!(said.contains(&format!("event_old{n} stays: it holds the log of execution {}", id(n))), "{said}");
     }
-    lifecycle(&mut shard, 3, "deactivated", "DEACTIVATED").await;
+    for n in [5, 6] {
+        assert!(said.contains(&format!("event_old{n} stays: it holds an event of log {}", id(n))), "{said}");
+    }
+    assert!(said.contains("event_old8 stays: it holds events that are not published"), "{said}");
+
+    lifecycle(&mut shard, id(1), 3, "deactivated", "DEACTIVATED").await;
     insert_typed(&mut shard, (id(2), 2), "playbook.cancelled").await;
     insert_typed(&mut shard, (id(3), 2), "playbook_failed").await;
     publish(&deployment).await;
-    maintain(&deployment).await;
-    assert_eq!(left(&deployment, 0).await, [""; 0]);
-}
-
-#[tokio::test]
-async fn a_recent_event_of_an_old_ended_log_keeps_its_partition() {
-    let deployment = Deployment::start(1).await;
-    old_partitions(&deployment, 0, 3).await;
-    let mut shard = deployment.shard(0).await;
-    let id = |partition| first(partition) + 9;
-    let young = "SELECT (extract(epoch FROM now() - interval '1 day')::bigint * 1000 - 1704067200000) << 22";
-    let young: i64 = sqlx::query_scalar(young).fetch_one(&mut shard).await.unwrap();
-    for n in 1..=3 {
-        insert_typed(&mut shard, (id(n), 1), "playbook_started").await;
-    }
-    insert_typed(&mut shard, (id(1), young), "playbook_completed").await;
-    // An event id that a worker chose.
-    insert_typed(&mut shard, (id(2), 2), "playbook_completed").await;
-    let late = format!(
-        "UPDATE noetl.event SET created_at = (now() AT TIME ZONE 'UTC') - interval '1 day'
-         WHERE execution_id = {} AND event_id = 2",
-        id(2)
-    );
-    run(&mut shard, &late).await;
-    insert_typed(&mut shard, (id(3), 2), "playbook_completed").await;
-    publish(&deployment).await;
-
+    nothing_is_dropped_without_retention_or_without_publishing(&deployment, &kept).await;
     let said = maintain(&deployment).await;
-    assert_eq!(left(&deployment, 0).await, ["event_old1", "event_old2"], "{said}");
-    for n in [1, 2] {
-        assert!(said.contains(&format!("event_old{n} stays: it holds an event of log {}", id(n))), "{said}");
-    }
+    assert_eq!(left(&deployment, 0).await, ["event_old5", "event_old6"], "{said}");
 }
 
-#[tokio::test]
-async fn no_partition_is_dropped_without_retention_or_without_publishing() {
-    let deployment = Deployment::start(1).await;
-    old_partitions(&deployment, 0, 1).await;
-    publish(&deployment).await;
-    for settings in
-        [&[][..], &[RETENTION, ("NOETL_EVENT_STREAM_ENABLED", "false")], &[("NOETL_EVENT_RETENTION_DAYS", "36500")]]
-    {
-        let (output, said) = maintain_with(&deployment, settings).await;
-        assert!(output.status.success(), "{said}");
-        assert_eq!(left(&deployment, 0).await, ["event_old1"], "{said}");
-    }
-    let (output, _) = maintain_with(&deployment, &[("NOETL_EVENT_RETENTION_DAYS", "0")]).await;
-    assert_eq!(output.status.code(), Some(2));
-}
-
-#[tokio::test]
-async fn a_replica_drops_old_partitions_without_a_command() {
-    let deployment = Deployment::start(1).await;
-    old_partitions(&deployment, 0, 1).await;
-    insert(&mut deployment.shard(0).await, (first(1) + 1, 1)).await;
-    publish(&deployment).await;
+/// A replica drops an old partition with a published event without a command.
+async fn a_replica_drops_old_partitions_without_a_command(deployment: &Deployment) {
+    assert_eq!(left(deployment, 0).await, ["event_old3"]);
     let server = deployment.replica_with(&[RETENTION]).await;
-    eventually("the partition is dropped", async || left(&deployment, 0).await.is_empty().then_some(())).await;
+    eventually("the partition is dropped", async || left(deployment, 0).await.is_empty().then_some(())).await;
     eventually("the drop is counted", async || (dropped(&server).await > 0.5).then_some(())).await;
 }
 
@@ -259,15 +252,13 @@ async fn dropped(server: &Server) -> f64 {
     server.metric("noetl_event_partitions_dropped_total").await
 }
 
-#[tokio::test]
-async fn a_locked_event_table_keeps_its_partition_and_writers_do_not_wait() {
-    let deployment = Deployment::start(1).await;
-    old_partitions(&deployment, 0, 1).await;
-    publish(&deployment).await;
+/// A locked event table keeps its partition, and writers do not wait.
+async fn a_locked_event_table_keeps_its_partition_and_writers_do_not_wait(deployment: &Deployment) {
+    old_partitions(deployment, 0, 3..=3).await;
     let (mut holder, mut writer) = tokio::join!(deployment.shard(0), deployment.shard(0));
     run(&mut holder, "BEGIN; SELECT count(*) FROM noetl.event").await;
     run(&mut writer, "SET lock_timeout = '3s'").await;
-    let mut maintained = Box::pin(maintain(&deployment));
+    let mut maintained = Box::pin(maintain(deployment));
     let mut next = 0;
     let said = loop {
         next += 1;
@@ -277,47 +268,51 @@ async fn a_locked_event_table_keeps_its_partition_and_writers_do_not_wait() {
             () = insert(&mut writer, (1, next)) => {}
         }
     };
-    assert!(said.contains("event_old1 stays: the event table is in use"), "{said}");
-    assert_eq!(left(&deployment, 0).await, ["event_old1"]);
+    assert!(said.contains("event_old3 stays: the event table is in use"), "{said}");
+    assert_eq!(left(deployment, 0).await, ["event_old3"]);
     run(&mut holder, "COMMIT").await;
-    maintain(&deployment).await;
-    assert_eq!(left(&deployment, 0).await, [""; 0]);
+    maintain(deployment).await;
+    assert_eq!(left(deployment, 0).await, [""; 0]);
 }
 
-#[tokio::test]
-async fn an_event_committed_after_the_partition_was_judged_keeps_the_partition() {
-    let deployment = Deployment::start(1).await;
-    old_partitions(&deployment, 0, 1).await;
-    publish(&deployment).await;
+/// An event that is committed after the partition was judged keeps the partition, because it is not published.
+async fn an_event_committed_after_the_partition_was_judged_keeps_the_partition(deployment: &Deployment) {
+    old_partitions(deployment, 0, 3..=3).await;
     let options = deployment.shard_dsns[0].parse().unwrap();
     let shard = Database::new(DatabaseName::Shard(ShardIndex::default()), options, 2);
     let mut turn = Turn::take(View::whole(&shard)).await.unwrap().unwrap();
     assert!(Turn::take(View::whole(&shard)).await.unwrap().is_none(), "only one process has the turn");
-    let partition = turn.partitions().await.unwrap().into_iter().find(|one| one.from == first(1)).unwrap();
+    let partition = turn.partitions().await.unwrap().into_iter().find(|one| one.from == first(3)).unwrap();
     let cutoff = turn.cutoff(30).await.unwrap();
     // The transaction is open while the partition is judged, and commits before the drop.
     let mut late = deployment.shard(0).await;
     run(&mut late, "BEGIN").await;
-    insert(&mut late, (first(1) + 1, 1)).await;
+    insert(&mut late, (first(3) + 1, 1)).await;
     let judged = turn.judge(partition.clone(), cutoff).await.unwrap().unwrap();
     run(&mut late, "COMMIT").await;
     assert_eq!(turn.drop_partition(&judged).await.unwrap(), Some(KeepReason::JustWritten));
     assert_eq!(turn.judge(partition, cutoff).await.unwrap().unwrap_err(), KeepReason::Unpublished);
-    assert_eq!(left(&deployment, 0).await, ["event_old1"]);
+    assert_eq!(left(deployment, 0).await, ["event_old3"]);
 }
 
 #[tokio::test]
-async fn concurrent_runs_drop_each_partition_once_and_clean_up_after_a_crash() {
+async fn runs_continue_after_a_failed_task_beside_other_runs_and_after_a_crash() {
     let deployment = Deployment::start(2).await;
+    Box::pin(a_failed_housekeeping_task_is_reported_and_the_others_still_run(&deployment)).await;
+    Box::pin(concurrent_runs_drop_each_partition_once_and_clean_up_after_a_crash(&deployment)).await;
+}
+
+/// Concurrent runs drop each partition once, and clean up after a run that crashed.
+async fn concurrent_runs_drop_each_partition_once_and_clean_up_after_a_crash(deployment: &Deployment) {
     for shard in 0..2 {
-        old_partitions(&deployment, shard, 3).await;
+        old_partitions(deployment, shard, 1..=3).await;
     }
     let id = deployment.ids_on(0, first(2), 1)[0];
     ended_execution(&mut deployment.shard(0).await, id).await;
-    publish(&deployment).await;
+    publish(deployment).await;
     // As after a process that crashed directly after it dropped this partition.
     run(&mut deployment.shard(0).await, "DROP TABLE noetl.event_old2").await;
-    let runs = join_all((0..4).map(|_| maintain_with(&deployment, &[RETENTION]))).await;
+    let runs = join_all((0..4).map(|_| maintain_with(deployment, &[RETENTION]))).await;
     let mut dropped = 0;
     for (output, said) in &runs {
         assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -325,9 +320,9 @@ async fn concurrent_runs_drop_each_partition_once_and_clean_up_after_a_crash() {
     }
     assert_eq!(dropped, 5, "{runs:?}");
     for shard in 0..2 {
-        assert_eq!(left(&deployment, shard).await, [""; 0]);
+        assert_eq!(left(deployment, shard).await, [""; 0]);
     }
-    assert_eq!(derived_rows(&deployment, id).await, [0, 0, 1]);
+    assert_eq!(derived_rows(deployment, id).await, [0, 0, 1]);
 }
 
 #[tokio::test]
@@ -357,14 +352,13 @@ async fn expired_dedup_claims_are_deleted_and_reserved_or_unexpired_ones_are_kep
     assert_eq!(server.execute(input).await["outcome"], "DUPLICATE");
 }
 
-#[tokio::test]
-async fn a_failed_housekeeping_task_is_reported_and_the_others_still_run() {
-    let deployment = Deployment::start(2).await;
+/// A failed housekeeping task is reported, and the others still run.
+async fn a_failed_housekeeping_task_is_reported_and_the_others_still_run(deployment: &Deployment) {
     let dead = format!("{},postgres://noetl@127.0.0.1:1/none", deployment.shard_dsns[0]);
     let partition = "SELECT max(relname)::text FROM pg_class WHERE relname ~ '^event_p[0-9]+q[0-9]$'";
     let partition: String = sqlx::query_scalar(partition).fetch_one(&mut deployment.shard(0).await).await.unwrap();
     run(&mut deployment.shard(0).await, &format!("DROP TABLE noetl.{partition}")).await;
-    let (output, said) = maintain_with(&deployment, &[("NOETL_SHARDS", &dead), RETENTION]).await;
+    let (output, said) = maintain_with(deployment, &[("NOETL_SHARDS", &dead), RETENTION]).await;
     assert_eq!(output.status.code(), Some(1), "{said}");
     let lines_of = |database: &str| said.lines().filter(|line| line.starts_with(&format!("{database}: "))).count();
     let of_each_shard = lines_of("shard 0");

@@ -72,11 +72,23 @@ impl Secure {
 }
 
 #[tokio::test]
-async fn a_certificate_can_be_replaced_while_connections_stay_open() {
+async fn a_tls_listener_reads_a_replaced_certificate_refuses_plain_http_and_needs_a_valid_certificate() {
     let deployment = Deployment::start(0).await;
     let folder = tempfile::tempdir().unwrap();
     let first = write_certificate(folder.path());
     let server = Secure::start(&deployment, folder.path()).await;
+    Box::pin(a_certificate_can_be_replaced_while_connections_stay_open(&server, folder.path(), first)).await;
+    let plain = reqwest::get(format!("http://127.0.0.1:{}/livez", server.port)).await;
+    assert!(plain.is_err(), "{plain:?}");
+    Box::pin(a_server_does_not_start_without_a_valid_certificate(&deployment, folder.path())).await;
+}
+
+/// A certificate can be replaced while connections stay open. Another file that is not usable does not replace it.
+async fn a_certificate_can_be_replaced_while_connections_stay_open(
+    server: &Secure,
+    folder: &Path,
+    first: CertificateDer<'static>,
+) {
     let mut kept = server.handshake(&first, "http/1.1").await.unwrap();
     assert_eq!(kept.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
     assert!(server.query(&mut kept).await["data"]["server"]["version"].is_string());
@@ -84,35 +96,28 @@ async fn a_certificate_can_be_replaced_while_connections_stay_open() {
     assert_eq!(http2.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
 
     // An unusable certificate does not replace the first one.
-    std::fs::write(folder.path().join("cert.pem"), "-----BEGIN CERTIFICATE-----\nbroken").unwrap();
+    std::fs::write(folder.join("cert.pem"), "-----BEGIN CERTIFICATE-----\nbroken").unwrap();
     noetl_testkit::sleep_in_scenario(std::time::Duration::from_millis(2_500)).await;
     server.handshake(&first, "http/1.1").await.unwrap();
 
-    let second = write_certificate(folder.path());
+    let second = write_certificate(folder);
     eventually("the new certificate is in use", async || server.handshake(&second, "http/1.1").await.ok()).await;
     assert!(server.handshake(&first, "http/1.1").await.is_err(), "the old certificate is still in use");
     assert!(server.query(&mut kept).await["data"]["server"]["version"].is_string(), "the open connection ended");
 }
 
-#[tokio::test]
-async fn a_tls_listener_refuses_plain_http_and_needs_a_valid_certificate() {
-    let deployment = Deployment::start(0).await;
-    let folder = tempfile::tempdir().unwrap();
-    write_certificate(folder.path());
-    let server = Secure::start(&deployment, folder.path()).await;
-    let plain = reqwest::get(format!("http://127.0.0.1:{}/livez", server.port)).await;
-    assert!(plain.is_err(), "{plain:?}");
-
+/// A server does not start with the key of another certificate, without a key, or with a file that has none.
+async fn a_server_does_not_start_without_a_valid_certificate(deployment: &Deployment, folder: &Path) {
     // The key of another certificate.
-    let key = std::fs::read(folder.path().join("key.pem")).unwrap();
-    write_certificate(folder.path());
-    std::fs::write(folder.path().join("key.pem"), key).unwrap();
+    let key = std::fs::read(folder.join("key.pem")).unwrap();
+    write_certificate(folder);
+    std::fs::write(folder.join("key.pem"), key).unwrap();
     for (name, problem) in
         [("key.pem", "can't be used"), ("missing.pem", "can't be read"), ("cert.pem", "no private key")]
     {
         let mut command = deployment.command("serve");
-        command.env("NOETL_TLS_CERT", folder.path().join("cert.pem"));
-        let output = command.env("NOETL_TLS_KEY", folder.path().join(name)).output().await.unwrap();
+        command.env("NOETL_TLS_CERT", folder.join("cert.pem"));
+        let output = command.env("NOETL_TLS_KEY", folder.join(name)).output().await.unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("NOETL_TLS_CERT and NOETL_TLS_KEY") && said.contains(problem), "{said}");

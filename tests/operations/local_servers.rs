@@ -120,18 +120,23 @@ impl Drop for Dev {
     }
 }
 
+/// The data folder is one that `mktemp` made. Its servers are started three times.
 #[tokio::test]
-async fn a_second_start_uses_the_data_and_ports_of_the_first() {
-    let folder = scratch();
-    let options = LocalOptions::new(folder.path().join("data"), 2);
-
+async fn servers_keep_their_data_and_ports_and_shards_can_be_added() {
+    let folder = scratch_with_mode(0o700);
+    let mut options = LocalOptions::new(folder.path(), 2);
     let servers = LocalServers::start(&options).await.unwrap();
+    assert!(fs::symlink_metadata(folder.path().join("postgres/data")).unwrap().is_dir());
     let (cluster, shards, nats) = (servers.cluster_dsn(), servers.shard_dsns(), servers.nats_url());
     assert_eq!(shards.len(), 2);
     for dsn in shards.iter().chain([&cluster]) {
         psql(dsn, "CREATE TABLE kept AS SELECT 7 AS value");
     }
+    a_shell_can_source_the_env_file(&servers);
+    Box::pin(a_second_process_is_refused(&options, &servers)).await;
+    let env = servers.env_file().to_owned();
     servers.stop().await;
+    assert!(!env.exists());
 
     let servers = LocalServers::start(&options).await.unwrap();
     assert_eq!(servers.cluster_dsn(), cluster);
@@ -141,26 +146,22 @@ async fn a_second_start_uses_the_data_and_ports_of_the_first() {
         assert_eq!(psql(dsn, "SELECT value FROM kept"), "7");
     }
     servers.stop().await;
-}
-
-#[tokio::test]
-async fn more_shards_are_added_to_existing_data() {
-    let folder = scratch();
-    let mut options = LocalOptions::new(folder.path().join("data"), 1);
-    LocalServers::start(&options).await.unwrap().stop().await;
 
     options.shards = 3;
-    let servers = LocalServers::start(&options).await.unwrap();
+    let mut servers = Box::pin(start_beside_a_stranger_with_the_pids_of_the_servers(&options)).await;
+    assert_eq!(servers.shard_dsns().len(), 3);
     for dsn in servers.shard_dsns() {
         assert_eq!(psql(&dsn, "SELECT 1"), "1");
     }
+    let nats = first_pid(&folder.path().join("nats/pid")).unwrap();
+    kill(nats, Signal::SIGKILL).unwrap();
+    let error = servers.wait_exit().await.to_string();
+    assert!(error.contains("nats-server ended (killed by SIGKILL)"), "{error}");
     servers.stop().await;
 }
 
-#[tokio::test]
-async fn a_shell_can_source_the_env_file_while_the_servers_run() {
-    let folder = scratch();
-    let servers = LocalServers::start(&LocalOptions::new(folder.path().join("data"), 2)).await.unwrap();
+/// A shell can source the env file while the servers run.
+fn a_shell_can_source_the_env_file(servers: &LocalServers) {
     servers.publish_port(12345).unwrap();
     let output = Command::new("/bin/sh")
         .args(["-c", r#". "$1"; echo "$NOETL_CLUSTER_DSN $NOETL_SHARDS $NOETL_NATS_URL $NOETL_PORT""#, "sh"])
@@ -170,47 +171,43 @@ async fn a_shell_can_source_the_env_file_while_the_servers_run() {
     let expected =
         format!("{} {} {} 12345\n", servers.cluster_dsn(), servers.shard_dsns().join(","), servers.nats_url());
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
-
-    let env = servers.env_file().to_owned();
-    servers.stop().await;
-    assert!(!env.exists());
 }
 
-#[tokio::test]
-async fn one_data_folder_is_used_by_one_process_at_a_time() {
-    let folder = scratch();
-    let options = LocalOptions::new(folder.path().join("data"), 1);
-    let servers = LocalServers::start(&options).await.unwrap();
-
-    let error = LocalServers::start(&options).await.unwrap_err();
+/// One data folder is used by one process at a time.
+async fn a_second_process_is_refused(options: &LocalOptions, servers: &LocalServers) {
+    let error = LocalServers::start(options).await.unwrap_err();
     assert!(matches!(error, LocalError::InUse { .. }), "{error}");
     assert!(error.to_string().contains("--data-dir"), "{error}");
     // The refused start did not affect the running process.
     assert_eq!(psql(&servers.cluster_dsn(), "SELECT 1"), "1");
     assert!(servers.env_file().exists());
-    servers.stop().await;
 }
 
-#[tokio::test]
-async fn servers_of_two_data_folders_do_not_collide() {
-    let folder = scratch();
-    let (first, second) =
-        (LocalOptions::new(folder.path().join("first"), 1), LocalOptions::new(folder.path().join("second"), 1));
-    let (first, second) = tokio::join!(LocalServers::start(&first), LocalServers::start(&second));
-    let (first, second) = (first.unwrap(), second.unwrap());
-    assert_ne!(first.cluster_dsn(), second.cluster_dsn());
-    assert_ne!(first.nats_url(), second.nats_url());
-    first.stop().await;
-    assert_eq!(psql(&second.cluster_dsn(), "SELECT 1"), "1");
-    second.stop().await;
+/// Starts stopped servers whose pid files have the pid of another process, which is not stopped.
+async fn start_beside_a_stranger_with_the_pids_of_the_servers(options: &LocalOptions) -> LocalServers {
+    let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
+    for file in PID_FILES {
+        fs::write(options.data_dir.join(file), format!("{}\n", stranger.id())).unwrap();
+    }
+    let started = LocalServers::start(options).await;
+    assert!(stranger.try_wait().unwrap().is_none(), "the stranger was stopped");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    started.unwrap()
 }
 
 #[test]
-fn ctrl_c_stops_the_servers_and_removes_the_env_file() {
+fn the_servers_end_with_their_owner_and_lose_no_data() {
     let folder = scratch();
     let data_dir = folder.path().join("data");
-    let mut dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
-    let pids = server_pids(&data_dir);
+    kill_9_of_the_owner_stops_the_servers_and_loses_no_data(&data_dir);
+    let dev = the_next_start_stops_servers_whose_watchdogs_were_killed(&data_dir);
+    ctrl_c_stops_the_servers_and_removes_the_env_file(dev, &data_dir);
+}
+
+/// Ctrl-C stops the servers and removes the env file.
+fn ctrl_c_stops_the_servers_and_removes_the_env_file(mut dev: Dev, data_dir: &Path) {
+    let pids = server_pids(data_dir);
     dev.signal(Signal::SIGINT);
     assert!(dev.process.wait().unwrap().success());
     assert!(!pids.into_iter().any(is_alive));
@@ -236,32 +233,27 @@ fn ctrl_c_during_the_start_stops_the_servers_too() {
     }
 }
 
-#[test]
-fn kill_9_of_the_owner_stops_the_servers_and_loses_no_data() {
-    let folder = scratch();
-    let data_dir = folder.path().join("data");
-    let mut dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
+/// `kill -9` of the owner stops the servers and loses no data.
+fn kill_9_of_the_owner_stops_the_servers_and_loses_no_data(data_dir: &Path) {
+    let mut dev = Dev::start(Dev::command(binary(), data_dir), data_dir);
     psql(&cluster_dsn(&dev), "CREATE TABLE kept AS SELECT 7 AS value");
     dev.signal(Signal::SIGKILL);
     dev.process.wait().unwrap();
 
     // A start directly after it, while the servers may still be running.
-    let mut dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
+    let mut dev = Dev::start(Dev::command(binary(), data_dir), data_dir);
     assert_eq!(psql(&cluster_dsn(&dev), "SELECT value FROM kept"), "7");
-    let pids = server_pids(&data_dir);
+    let pids = server_pids(data_dir);
     assert!(pids.iter().all(|pid| is_alive(*pid)));
     dev.signal(Signal::SIGKILL);
     dev.process.wait().unwrap();
     wait_until("the servers end", || !pids.iter().any(|pid| is_alive(*pid)));
 }
 
-#[test]
-fn the_next_start_stops_servers_whose_watchdogs_were_killed() {
-    let folder = scratch();
-    let data_dir = folder.path().join("data");
-    let mut dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
-    psql(&cluster_dsn(&dev), "CREATE TABLE kept AS SELECT 7 AS value");
-    let leftovers = server_pids(&data_dir);
+/// The next start stops servers whose watchdogs were killed. Returns its process. The data is that of the part before.
+fn the_next_start_stops_servers_whose_watchdogs_were_killed(data_dir: &Path) -> Dev {
+    let mut dev = Dev::start(Dev::command(binary(), data_dir), data_dir);
+    let leftovers = server_pids(data_dir);
     // While `dev` is frozen, it does not notice that its watchdogs are killed.
     dev.signal(Signal::SIGSTOP);
     for pid in &leftovers {
@@ -277,38 +269,10 @@ fn the_next_start_stops_servers_whose_watchdogs_were_killed() {
     dev.process.wait().unwrap();
     assert!(leftovers.iter().all(|pid| is_alive(*pid)), "the servers ended although their watchdogs were killed");
 
-    let dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
+    let dev = Dev::start(Dev::command(binary(), data_dir), data_dir);
     assert!(!leftovers.iter().any(|pid| is_alive(*pid)));
     assert_eq!(psql(&cluster_dsn(&dev), "SELECT value FROM kept"), "7");
-}
-
-#[tokio::test]
-async fn a_pid_file_with_the_pid_of_another_process_does_not_stop_that_process() {
-    let folder = scratch();
-    let options = LocalOptions::new(folder.path().join("data"), 1);
-    LocalServers::start(&options).await.unwrap().stop().await;
-    let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
-    for file in PID_FILES {
-        fs::write(options.data_dir.join(file), format!("{}\n", stranger.id())).unwrap();
-    }
-    let started = LocalServers::start(&options).await;
-    assert!(stranger.try_wait().unwrap().is_none(), "the stranger was stopped");
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
-    started.unwrap().stop().await;
-}
-
-#[tokio::test]
-async fn an_unfinished_initdb_is_not_used_as_data() {
-    let folder = scratch();
-    let home = folder.path().join("postgres");
-    for half in ["data", "unfinished-1"] {
-        fs::create_dir_all(home.join(half).join("base")).unwrap();
-    }
-    let mut postgres = Postgres::start(postgres_in(&home)).await.unwrap();
-    assert_eq!(psql(&postgres.dsn("postgres"), "SELECT 1"), "1");
-    assert!(!home.join("unfinished-1").exists());
-    postgres.stop().await;
+    dev
 }
 
 #[tokio::test]
@@ -328,26 +292,6 @@ async fn a_requested_port_in_use_is_an_error_and_a_remembered_one_is_replaced() 
 }
 
 #[tokio::test]
-async fn the_end_of_a_server_is_reported_with_its_reason() {
-    let folder = scratch();
-    let mut servers = LocalServers::start(&LocalOptions::new(folder.path().join("data"), 1)).await.unwrap();
-    let nats = first_pid(&folder.path().join("data/nats/pid")).unwrap();
-    kill(nats, Signal::SIGKILL).unwrap();
-    let error = servers.wait_exit().await.to_string();
-    assert!(error.contains("nats-server ended (killed by SIGKILL)"), "{error}");
-    servers.stop().await;
-}
-
-#[tokio::test]
-async fn a_refused_setting_is_reported_with_the_message_of_the_server() {
-    let folder = scratch();
-    let mut options = postgres_in(&folder.path().join("postgres"));
-    options.settings.push(("shared_buffers".into(), "lots".into()));
-    let error = Postgres::start(options).await.unwrap_err().to_string();
-    assert!(error.contains("invalid value for parameter \"shared_buffers\""), "{error}");
-}
-
-#[tokio::test]
 async fn data_of_another_major_version_is_refused_with_the_version() {
     let folder = scratch();
     let data = folder.path().join("postgres/data");
@@ -358,47 +302,40 @@ async fn data_of_another_major_version_is_refused_with_the_version() {
     assert!(data.join("PG_VERSION").exists(), "the data was deleted");
 }
 
+/// The folder has what an interrupted `initdb` left.
 #[tokio::test]
-async fn a_crashed_server_restarts_on_its_port_with_its_data() {
+async fn a_database_server_is_created_crashes_pauses_and_refuses_settings() {
     let folder = scratch();
-    let mut postgres = Postgres::start(postgres_in(&folder.path().join("postgres"))).await.unwrap();
+    let home = folder.path().join("postgres");
+    for half in ["data", "unfinished-1"] {
+        fs::create_dir_all(home.join(half).join("base")).unwrap();
+    }
+    let mut postgres = Postgres::start(postgres_in(&home)).await.unwrap();
+    assert_eq!(psql(&postgres.dsn("postgres"), "SELECT 1"), "1");
+    assert!(!home.join("unfinished-1").exists());
+
     psql(&postgres.dsn("postgres"), "CREATE TABLE kept AS SELECT 7 AS value");
     let dsn = postgres.dsn("postgres");
     postgres.kill_9().await;
     assert!(!answers(postgres.port()));
     postgres.restart().await.unwrap();
     assert_eq!(psql(&dsn, "SELECT value FROM kept"), "7");
-    postgres.stop().await;
 
-    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats"))).await.unwrap();
-    nats.kill_9().await;
-    assert!(!answers(nats.port()));
-    nats.restart().await.unwrap();
-    assert!(answers(nats.port()));
-    nats.stop().await;
+    an_open_session_is_frozen_while_the_server_is_paused(&mut postgres).await;
+    // A paused server can be stopped.
+    postgres.pause().await;
+    postgres.stop().await;
+    assert!(!answers(postgres.port()));
+
+    let mut options = postgres_in(&home);
+    options.settings.push(("shared_buffers".into(), "lots".into()));
+    let error = Postgres::start(options).await.unwrap_err().to_string();
+    assert!(error.contains("invalid value for parameter \"shared_buffers\""), "{error}");
 }
 
-#[tokio::test]
-async fn a_paused_server_keeps_connections_and_sends_no_response_until_resumed() {
-    let folder = scratch();
-    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats"))).await.unwrap();
-    let mut client = TcpStream::connect(("127.0.0.1", nats.port())).unwrap();
-    let mut answer = [0; 4096];
-    assert!(client.read(&mut answer).unwrap() > 0);
-
-    nats.pause().await;
-    client.write_all(b"PING\r\n").unwrap();
-    client.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    assert!(client.read(&mut answer).is_err());
-    nats.resume();
-    client.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
-    let length = client.read(&mut answer).unwrap();
-    assert!(answer[..length].starts_with(b"PONG"));
-    nats.stop().await;
-
-    let mut postgres = Postgres::start(postgres_in(&folder.path().join("postgres"))).await.unwrap();
+/// An open session stays open while the server is paused, and gets a response when the server is resumed.
+async fn an_open_session_is_frozen_while_the_server_is_paused(postgres: &mut Postgres) {
     let dsn = postgres.dsn("postgres");
-    // An open session is frozen too.
     let mut session =
         Command::new("psql").args(["-XAtq", "-d", &dsn]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = session.stdin.take().unwrap();
@@ -420,11 +357,29 @@ async fn a_paused_server_keeps_connections_and_sends_no_response_until_resumed()
     reader.join().unwrap();
     drop(input);
     session.wait().unwrap();
+}
 
-    // A paused server can be stopped.
-    postgres.pause().await;
-    postgres.stop().await;
-    assert!(!answers(postgres.port()));
+#[tokio::test]
+async fn a_broker_restarts_on_its_port_and_keeps_connections_while_it_is_paused() {
+    let folder = scratch();
+    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats"))).await.unwrap();
+    nats.kill_9().await;
+    assert!(!answers(nats.port()));
+    nats.restart().await.unwrap();
+    assert!(answers(nats.port()));
+
+    let mut client = TcpStream::connect(("127.0.0.1", nats.port())).unwrap();
+    let mut answer = [0; 4096];
+    assert!(client.read(&mut answer).unwrap() > 0);
+    nats.pause().await;
+    client.write_all(b"PING\r\n").unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(client.read(&mut answer).is_err());
+    nats.resume();
+    client.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
+    let length = client.read(&mut answer).unwrap();
+    assert!(answer[..length].starts_with(b"PONG"));
+    nats.stop().await;
 }
 
 #[test]
@@ -453,15 +408,6 @@ fn a_user_without_root_rights_can_start_the_servers() {
     assert_eq!(fs::metadata(data_dir.join("postgres/data")).unwrap().uid(), nobody.uid.as_raw());
     dev.signal(Signal::SIGTERM);
     assert!(dev.process.wait().unwrap().success());
-}
-
-#[tokio::test]
-async fn data_can_be_kept_in_an_empty_folder_made_by_mktemp() {
-    let folder = scratch_with_mode(0o700);
-    let servers = LocalServers::start(&LocalOptions::new(folder.path(), 1)).await.unwrap();
-    let data = folder.path().join("postgres/data");
-    assert!(fs::symlink_metadata(data).unwrap().is_dir());
-    servers.stop().await;
 }
 
 #[tokio::test]

@@ -68,31 +68,25 @@ async fn check_empty_migrated(deployment: &Deployment) {
     assert_same(&shapes[1], &shapes[2]);
 }
 
-#[tokio::test]
-async fn migrating_a_migrated_database_changes_nothing() {
-    let deployment = Deployment::start(2).await;
-    check_empty_migrated(&deployment).await;
-    let before = shape(&mut deployment.shard(0).await).await;
-    deployment.migrate().await;
-    assert_same(&shape(&mut deployment.shard(0).await).await, &before);
-}
-
-#[tokio::test]
-async fn a_database_with_migrations_of_a_later_version_is_served_and_its_migrations_stay() {
-    let deployment = Deployment::start(1).await;
+/// A database with migrations of a later version is served, and these migrations stay.
+async fn a_database_with_migrations_of_a_later_version_is_served(deployment: &Deployment) {
     let later = "INSERT INTO noetl._sqlx_migrations (version, description, success, checksum, execution_time)
                  VALUES (9999, 'later', true, '', 0)";
     run(&mut deployment.cluster().await, later).await;
     run(&mut deployment.shard(0).await, later).await;
     let before = shape(&mut deployment.shard(0).await).await;
-    let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
+    let (plan, _) = migrate_with(deployment, Some("--plan")).await;
     assert_eq!(plan, "the cluster database: nothing to change\nshard 0: nothing to change\n");
-    migrate_with(&deployment, None).await;
+    migrate_with(deployment, None).await;
     assert_same(&shape(&mut deployment.shard(0).await).await, &before);
     let stored = rows(&mut deployment.shard(0).await, "SELECT description FROM noetl._sqlx_migrations").await;
     assert!(stored.contains(&"later".to_owned()), "{stored:?}");
     let server = deployment.replica().await;
     server.start_execution().await;
+    assert!(server.stop().await.success());
+    let only_ours = "DELETE FROM noetl._sqlx_migrations WHERE version = 9999";
+    run(&mut deployment.cluster().await, only_ours).await;
+    run(&mut deployment.shard(0).await, only_ours).await;
 }
 
 /// Runs `migrate` with an argument, and returns its standard output and its log.
@@ -104,10 +98,19 @@ async fn migrate_with(deployment: &Deployment, argument: Option<&str>) -> (Strin
     (out, log)
 }
 
+/// The last part leaves a database that is refused.
 #[tokio::test]
-async fn the_plan_names_each_change_of_a_migration_and_changes_nothing() {
+async fn migrate_names_its_changes_and_servers_use_only_databases_with_the_migrations_of_a_release() {
     let deployment = Deployment::unmigrated(1).await;
-    let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
+    Box::pin(the_plan_names_each_change_of_a_migration_and_changes_nothing(&deployment)).await;
+    Box::pin(no_server_starts_before_the_index_on_keys_of_events_is_built(&deployment)).await;
+    Box::pin(a_database_with_migrations_of_a_later_version_is_served(&deployment)).await;
+    Box::pin(a_database_of_an_unreleased_build_is_refused_before_any_change(&deployment)).await;
+}
+
+/// The plan names each change of a migration, and changes nothing. The deployment is not migrated before.
+async fn the_plan_names_each_change_of_a_migration_and_changes_nothing(deployment: &Deployment) {
+    let (plan, _) = migrate_with(deployment, Some("--plan")).await;
     for database in ["the cluster database", "shard 0"] {
         assert!(plan.contains(&format!("{database}: apply migration 1: ")), "{plan}");
         let index = "build index outbox_state_idx on noetl.outbox, while writers continue";
@@ -117,27 +120,26 @@ async fn the_plan_names_each_change_of_a_migration_and_changes_nothing() {
     assert_eq!(rows(&mut deployment.shard(0).await, schemas).await, [""; 0]);
 
     deployment.migrate().await;
-    let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
+    let (plan, _) = migrate_with(deployment, Some("--plan")).await;
     assert_eq!(plan, "the cluster database: nothing to change\nshard 0: nothing to change\n");
 
     let mut shard = deployment.shard(0).await;
     run(&mut shard, "DROP INDEX noetl.outbox_state_idx").await;
     let before = shape(&mut shard).await;
-    let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
+    let (plan, _) = migrate_with(deployment, Some("--plan")).await;
     let changes: Vec<_> = plan.lines().filter_map(|line| line.strip_prefix("shard 0: ")).collect();
     let expected = "build index outbox_state_idx on noetl.outbox, while writers continue";
     assert_eq!(changes, [expected]);
     assert_same(&shape(&mut shard).await, &before);
-    let (_, log) = migrate_with(&deployment, None).await;
+    let (_, log) = migrate_with(deployment, None).await;
     assert!(log.contains(expected), "{log}");
-    let (plan, _) = migrate_with(&deployment, Some("--plan")).await;
+    let (plan, _) = migrate_with(deployment, Some("--plan")).await;
     assert!(plan.contains("shard 0: nothing to change"), "{plan}");
 }
 
-/// Without the index, a repeated event with a key would be stored twice.
-#[tokio::test]
-async fn no_server_starts_before_the_index_on_keys_of_events_is_built() {
-    let deployment = Deployment::start(1).await;
+/// No server starts before the index on keys of events is built: without it, a repeated event with a key would be stored
+/// twice. The next part starts a server.
+async fn no_server_starts_before_the_index_on_keys_of_events_is_built(deployment: &Deployment) {
     let mut shard = deployment.shard(0).await;
     // As a migration leaves it that was interrupted before it built the indexes.
     let unbuilt = "DROP INDEX noetl.event_key_idx;
@@ -148,12 +150,10 @@ async fn no_server_starts_before_the_index_on_keys_of_events_is_built() {
     assert!(!output.status.success() && log.contains("shard 0 is not migrated"), "{log}");
     deployment.migrate().await;
     assert_eq!(unsound_indexes(&mut shard).await, [""; 0]);
-    drop(deployment.replica().await);
 }
 
-#[tokio::test]
-async fn a_database_of_an_unreleased_build_is_refused_before_any_change() {
-    let deployment = Deployment::start(1).await;
+/// A database of an unreleased build is refused before any change.
+async fn a_database_of_an_unreleased_build_is_refused_before_any_change(deployment: &Deployment) {
     let (mut cluster, mut shard) = (deployment.cluster().await, deployment.shard(0).await);
     run(&mut cluster, "DROP INDEX noetl.outbox_state_idx").await;
     let first = "UPDATE noetl._sqlx_migrations SET checksum = '\\x00' WHERE version = 1";
@@ -170,10 +170,13 @@ async fn a_database_of_an_unreleased_build_is_refused_before_any_change() {
 }
 
 #[tokio::test]
-async fn several_processes_can_migrate_at_the_same_time() {
+async fn migrating_in_several_processes_at_the_same_time_or_again_leads_to_the_same_tables() {
     let deployment = Deployment::unmigrated(2).await;
-    join_all((0..4).map(|_| deployment.migrate())).await;
+    join_all((0..3).map(|_| deployment.migrate())).await;
     check_empty_migrated(&deployment).await;
+    let before = shape(&mut deployment.shard(0).await).await;
+    deployment.migrate().await;
+    assert_same(&shape(&mut deployment.shard(0).await).await, &before);
     deployment.replica().await;
 }
 
@@ -219,8 +222,15 @@ async fn existing() -> Deployment {
 }
 
 #[tokio::test]
-async fn migrations_keep_the_rows_of_a_noetl_server_and_rewrite_no_event_table() {
+async fn the_tables_of_a_noetl_server_keep_their_rows_get_all_indexes_and_are_served() {
     let deployment = existing().await;
+    Box::pin(migrations_keep_the_rows_of_a_noetl_server_and_rewrite_no_event_table(&deployment)).await;
+    Box::pin(a_partition_that_is_created_later_has_all_indexes(&deployment)).await;
+    Box::pin(the_server_works_on_the_tables_of_a_noetl_server(&deployment)).await;
+}
+
+/// Migrations keep the rows of a NoETL server, and rewrite no event table. The deployment is not migrated before.
+async fn migrations_keep_the_rows_of_a_noetl_server_and_rewrite_no_event_table(deployment: &Deployment) {
     let mut database = deployment.cluster().await;
     let columns = columns(&mut database).await;
     let (contents_before, storage_before) = (contents(&mut database, &columns).await, storage(&mut database).await);
@@ -250,10 +260,8 @@ async fn listed(server: &Server, field: &str, column: &str) -> Vec<String> {
     nodes.iter().map(|node| node[column].as_str().unwrap_or("-").to_owned()).collect()
 }
 
-#[tokio::test]
-async fn the_server_works_on_the_tables_of_a_noetl_server() {
-    let deployment = existing().await;
-    deployment.migrate().await;
+/// The server works on the tables of a NoETL server, while that one continues to write.
+async fn the_server_works_on_the_tables_of_a_noetl_server(deployment: &Deployment) {
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
     let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
@@ -340,10 +348,8 @@ async fn the_server_works_on_the_tables_of_noetl_3_83() {
     );
 }
 
-#[tokio::test]
-async fn a_partition_that_is_created_later_has_all_indexes() {
-    let deployment = existing().await;
-    deployment.migrate().await;
+/// A partition that is created after the migration has all indexes.
+async fn a_partition_that_is_created_later_has_all_indexes(deployment: &Deployment) {
     let mut database = deployment.cluster().await;
     let made = "CREATE TABLE noetl.event_later PARTITION OF noetl.event
                 FOR VALUES FROM (9000000000000000000) TO (9100000000000000000)";

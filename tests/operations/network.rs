@@ -62,11 +62,20 @@ async fn assert_hosts(server: &Server, served: &[&str], refused: &[&str]) {
 }
 
 #[tokio::test]
-async fn an_unauthenticated_server_serves_only_loopback_host_names() {
+async fn an_unauthenticated_server_serves_the_console_and_the_api_only_to_allowed_host_names() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica().await;
+    let (server, named) =
+        tokio::join!(deployment.replica(), deployment.replica_with(&[("NOETL_ALLOWED_HOSTS", "noetl.internal")]));
+    Box::pin(only_loopback_host_names_are_served(&server)).await;
+    Box::pin(assert_hosts(&named, &["noetl.internal", "localhost"], &["rebound.example"])).await;
+    Box::pin(files_of_the_console_are_sent_compressed_to_clients_that_accept_gzip(&server)).await;
+    Box::pin(unknown_addresses_are_the_console_for_browsers_and_nothing_for_programs(&server)).await;
+}
+
+/// A server without settings serves only the host names of loopback, and responses about its state are not stored.
+async fn only_loopback_host_names_are_served(server: &Server) {
     assert_hosts(
-        &server,
+        server,
         &["localhost", "127.0.0.1", "[::1]"],
         &["rebound.example", "localhost.rebound.example", "127.0.0.1.rebound.example", "0.0.0.0", "localhost."],
     )
@@ -76,8 +85,6 @@ async fn an_unauthenticated_server_serves_only_loopback_host_names() {
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         assert_eq!(response.headers()[CACHE_CONTROL], "no-store", "{path}");
     }
-    let named = deployment.replica_with(&[("NOETL_ALLOWED_HOSTS", "noetl.internal")]).await;
-    assert_hosts(&named, &["noetl.internal", "localhost"], &["rebound.example"]).await;
 }
 
 /// Runs the command that checks the settings.
@@ -119,8 +126,16 @@ async fn each_exception_to_loopback_needs_an_explicit_setting() {
 }
 
 #[tokio::test]
-async fn an_authenticated_server_serves_any_host_and_its_schema_to_admins_only() {
-    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+async fn a_server_with_authentication_serves_any_host_and_limits_what_callers_without_a_token_reach() {
+    let deployment = Deployment::start(0).await;
+    Box::pin(any_host_is_served_and_the_schema_is_for_admins_only(&deployment)).await;
+    Box::pin(health_probes_use_their_own_listener_if_one_is_configured(&deployment)).await;
+    Box::pin(every_route_beside_the_api_limits_its_body(&deployment)).await;
+}
+
+/// A server with tokens serves any host. Metrics need a token, and only admins see the schema.
+async fn any_host_is_served_and_the_schema_is_for_admins_only(deployment: &Deployment) {
+    let file = TokenFile::new();
     let [admin, viewer, worker] = ["admin", "viewer", "worker"].map(|role| file.add(&["--role", role]));
     let (name, path) = file.setting();
     let open_to_others = check_config(&[(name, &path), ("NOETL_HOST", "0.0.0.0")]).await;
@@ -162,9 +177,9 @@ async fn an_authenticated_server_serves_any_host_and_its_schema_to_admins_only()
     assert_eq!(data["data"]["__typename"], "Query", "{data}");
 }
 
-#[tokio::test]
-async fn health_probes_use_their_own_listener_if_one_is_configured() {
-    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+/// Health probes use their own listener if one is configured, without a token, and only that one.
+async fn health_probes_use_their_own_listener_if_one_is_configured(deployment: &Deployment) {
+    let file = TokenFile::new();
     file.add(&["--role", "admin"]);
     let (name, path) = file.setting();
     let ports = free_ports(2);
@@ -191,10 +206,8 @@ async fn health_probes_use_their_own_listener_if_one_is_configured() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("NOETL_HEALTH_LISTEN"));
 }
 
-#[tokio::test]
-async fn files_of_the_console_are_sent_compressed_to_clients_that_accept_gzip() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica().await;
+/// Files of the console are sent compressed to clients that accept gzip.
+async fn files_of_the_console_are_sent_compressed_to_clients_that_accept_gzip(server: &Server) {
     let get = async |path: &str, accepted: &str| {
         let request = Client::new().get(format!("{}{path}", server.url)).header(ACCEPT_ENCODING, accepted);
         let response = request.send().await.unwrap();
@@ -220,10 +233,8 @@ async fn files_of_the_console_are_sent_compressed_to_clients_that_accept_gzip() 
     }
 }
 
-#[tokio::test]
-async fn a_browser_that_opens_an_unknown_address_gets_the_console_and_a_program_gets_nothing() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica().await;
+/// A browser that opens an unknown address gets the console, and a program gets nothing.
+async fn unknown_addresses_are_the_console_for_browsers_and_nothing_for_programs(server: &Server) {
     for (path, accepted, is_page) in [
         ("/nonsense", "text/html,application/xhtml+xml,*/*;q=0.8", true),
         ("/nonsense/below", "text/html", true),
@@ -269,11 +280,9 @@ pub(super) fn paths_beside_the_api() -> BTreeSet<String> {
     paths
 }
 
-/// A route that is added without the limits fails this test.
-#[tokio::test]
-async fn every_route_beside_the_api_limits_its_body() {
+/// Every route beside the API limits its body. A route that is added without the limits fails this part.
+async fn every_route_beside_the_api_limits_its_body(deployment: &Deployment) {
     let paths = paths_beside_the_api();
-    let deployment = Deployment::start(0).await;
     let provider = [
         ("NOETL_AUTH_OIDC_ISSUER", "https://127.0.0.1:9"),
         ("NOETL_AUTH_OIDC_AUDIENCE", "noetl"),

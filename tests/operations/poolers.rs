@@ -111,14 +111,14 @@ async fn a_pooler_that_keeps_sessions_is_used_and_the_settings_of_sessions_hold(
 
 #[tokio::test]
 async fn a_pooler_that_shares_sessions_is_refused_before_anything_is_changed() {
+    let mut deployment = Deployment::unmigrated(1).await;
+    let options = deployment.cluster_dsn.parse().unwrap();
     for (mode, more) in [
         ("transaction", ""),
         ("transaction", "server_round_robin = 1"),
         ("transaction", "default_pool_size = 1"),
         ("statement", ""),
     ] {
-        let mut deployment = Deployment::unmigrated(1).await;
-        let options = deployment.cluster_dsn.parse().unwrap();
         let more = format!("{more}\nignore_startup_parameters = options,extra_float_digits");
         let pooler = PgBouncer::start(&options, mode, &more).await;
         through(&mut deployment, &pooler);

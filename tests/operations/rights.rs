@@ -201,10 +201,17 @@ async fn drop_role(deployment: &Deployment, role: &str) {
 }
 
 #[tokio::test]
-async fn missing_rights_are_named_at_the_start_and_granted_by_migrate() {
+async fn the_granted_rights_allow_every_statement_and_missing_ones_are_named_and_granted_again() {
     let (mut deployment, role) = with_granted_role().await;
+    Box::pin(the_granted_rights_allow_every_statement_of_the_server(&deployment, &role)).await;
+    Box::pin(missing_rights_are_named_at_the_start_and_granted_by_migrate(&mut deployment, &role)).await;
+    drop_role(&deployment, &role).await;
+}
+
+/// Missing rights are named at the start of each command, and granted by `migrate`.
+async fn missing_rights_are_named_at_the_start_and_granted_by_migrate(deployment: &mut Deployment, role: &str) {
     let as_owner = deployment.env.clone();
-    log_in(&mut deployment, &role);
+    log_in(deployment, role);
     let as_server = deployment.env.clone();
     let revoke = format!(
         "REVOKE USAGE ON SCHEMA noetl FROM {role}; REVOKE INSERT, UPDATE ON noetl.event FROM {role};
@@ -218,25 +225,23 @@ async fn missing_rights_are_named_at_the_start_and_granted_by_migrate() {
          bigint); run `noetl-graphql migrate --grant-to {role}`"
     );
     for (command, code) in [("serve", 1), ("maintain", 1), ("check", 2)] {
-        let (found, text) = said(&deployment, command, &[]).await;
+        let (found, text) = said(deployment, command, &[]).await;
         assert_eq!(found, code, "{command}: {text}");
         assert!(text.contains(&named), "{command}: {text}");
     }
     deployment.env = as_owner;
-    succeeds(&deployment, "migrate", &["--grant-to", &role]).await;
+    succeeds(deployment, "migrate", &["--grant-to", role]).await;
     deployment.env = as_server;
-    succeeds(&deployment, "maintain", &[]).await;
-    let (code, text) = said(&deployment, "migrate", &[]).await;
+    succeeds(deployment, "maintain", &[]).await;
+    let (code, text) = said(deployment, "migrate", &[]).await;
     let owner = "the role may not change the cluster database; run `noetl-graphql migrate` with the role that owns it";
     assert!(code == 1 && text.contains(owner), "{code}: {text}");
-    drop_role(&deployment, &role).await;
 }
 
-/// `EXPLAIN` checks the rights on tables and functions, and changes nothing.
-#[tokio::test]
-async fn the_granted_rights_allow_every_statement_of_the_server() {
-    let (deployment, role) = with_granted_role().await;
-    let mut session = PgConnection::connect(&as_role(&deployment.cluster_dsn, &role)).await.unwrap();
+/// The granted rights allow every statement of the server. `EXPLAIN` checks the rights on tables and functions, and changes
+/// nothing.
+async fn the_granted_rights_allow_every_statement_of_the_server(deployment: &Deployment, role: &str) {
+    let mut session = PgConnection::connect(&as_role(&deployment.cluster_dsn, role)).await.unwrap();
     run(&mut session, "SET plan_cache_mode = force_generic_plan").await;
     let (mut count, mut refused) = (0, Vec::new());
     for file in fs::read_dir(repository().join(".sqlx")).unwrap() {
@@ -253,5 +258,4 @@ async fn the_granted_rights_allow_every_statement_of_the_server() {
     }
     assert!(count > 300, "only {count} statements were found");
     assert!(refused.is_empty(), "{}", refused.join("\n\n"));
-    drop_role(&deployment, &role).await;
 }

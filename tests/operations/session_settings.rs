@@ -49,9 +49,8 @@ async fn time_limits_of_the_database_do_not_end_the_leaders_session() {
     assert_exactly(&deployment.stored(0).await, &committed);
 }
 
-#[tokio::test]
-async fn a_session_that_began_while_the_database_was_read_only_is_not_used_again() {
-    let deployment = Deployment::start(0).await;
+/// A session that began while the database was read-only is not used again.
+async fn a_session_that_began_while_the_database_was_read_only_is_not_used_again(deployment: &Deployment) {
     let mut cluster = deployment.cluster().await;
     let name: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&mut cluster).await.unwrap();
     let database = Database::new(DatabaseName::Cluster, deployment.cluster_dsn.parse().unwrap(), 1);
@@ -62,11 +61,16 @@ async fn a_session_that_began_while_the_database_was_read_only_is_not_used_again
     write().await.unwrap();
 }
 
-/// Whoever may create objects in `public` can't make the server run them, although they fit its columns better than
-/// PostgreSQL's own functions and operators do.
 #[tokio::test]
-async fn functions_and_operators_of_other_schemas_are_never_called() {
+async fn sessions_of_a_read_only_time_and_functions_of_other_schemas_are_never_used() {
     let deployment = Deployment::start(1).await;
+    Box::pin(a_session_that_began_while_the_database_was_read_only_is_not_used_again(&deployment)).await;
+    Box::pin(functions_and_operators_of_other_schemas_are_never_called(&deployment)).await;
+}
+
+/// Roles that may create objects in `public` can't make the server run them, although they fit its columns better than
+/// PostgreSQL's own functions and operators do.
+async fn functions_and_operators_of_other_schemas_are_never_called(deployment: &Deployment) {
     let hostile = "
         CREATE FUNCTION public.hostile(text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile code runs'; END $$;
         CREATE FUNCTION public.upper(varchar) RETURNS text LANGUAGE sql AS $$ SELECT public.hostile($1) $$;

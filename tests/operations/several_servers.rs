@@ -64,8 +64,7 @@ async fn a_server_continues_on_the_promoted_standby_while_the_primary_does_not_r
 
 #[tokio::test]
 async fn a_database_is_up_if_one_server_accepts_writes_and_read_only_if_none_of_them_does() {
-    let deployment = Deployment::unmigrated(0).await;
-    let writable: PgConnectOptions = deployment.cluster_dsn.parse().unwrap();
+    let writable: PgConnectOptions = std::env::var("NOETL_TEST_PG").unwrap().parse().unwrap();
     let read_only = writable.clone().options([("default_transaction_read_only", "on")]);
     let dead = writable.clone().port(1);
     // On a busy machine, a probe can end before each server has responded.

@@ -412,10 +412,16 @@ async fn a_large_event_of_a_shard_that_is_down_is_delivered_without_its_large_fi
     );
 }
 
-/// Statements on few and on many logs are planned in different ways, so they use different connections if they can.
 #[tokio::test]
-async fn an_idle_connection_is_used_if_the_server_accepts_no_further_one() {
-    let deployment = Deployment::start(1).await;
+async fn a_database_with_one_connection_is_used_and_one_that_rejects_the_login_is_down() {
+    let deployment = Deployment::start(0).await;
+    Box::pin(an_idle_connection_is_used_if_the_server_accepts_no_further_one(&deployment)).await;
+    Box::pin(a_database_that_rejects_the_login_is_down(&deployment)).await;
+}
+
+/// An idle connection is used if the server accepts no further one. Statements on few and on many logs are planned in
+/// different ways, so they use different connections if they can.
+async fn an_idle_connection_is_used_if_the_server_accepts_no_further_one(deployment: &Deployment) {
     let role = format!("limited_{}", std::process::id());
     let create = format!(
         "CREATE ROLE {role} LOGIN CONNECTION LIMIT 1; GRANT USAGE ON SCHEMA noetl TO {role};
@@ -432,9 +438,8 @@ async fn an_idle_connection_is_used_if_the_server_accepts_no_further_one() {
     assert_eq!(database.pool_size(), (1, 1));
 }
 
-#[tokio::test]
-async fn a_database_that_rejects_the_login_is_down() {
-    let deployment = Deployment::start(1).await;
+/// A database that rejects the login is down.
+async fn a_database_that_rejects_the_login_is_down(deployment: &Deployment) {
     let options: PgConnectOptions = deployment.shard_dsns[0].parse().unwrap();
     let database = Database::new(DatabaseName::Shard(0), options.username("nobody_with_this_name"), 3);
     database.probe().await;

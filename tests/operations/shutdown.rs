@@ -181,13 +181,27 @@ async fn slow_mutation(server: &Server, executions: usize) -> JoinHandle<reqwest
     task
 }
 
+/// The parts wait most of the time, each for a server of its own.
 #[tokio::test]
-async fn the_steps_of_a_shutdown_are_in_order() {
+async fn a_shutdown_has_steps_gives_operations_their_deadline_and_is_aborted_by_a_second_signal() {
     let deployment = Deployment::start(0).await;
-    let mut server = deployment.replica_with(&[("NOETL_SHUTDOWN_DELAY_SECS", "5")]).await;
-    server.register_entry("p", &json!({ "kind": "playbook" })).await;
-    let mut live = server.live(LIVE, Value::Null).await;
+    let (first, second, third) = tokio::join!(
+        deployment.replica_with(&[("NOETL_SHUTDOWN_DELAY_SECS", "5")]),
+        deployment.replica(),
+        deployment.replica_with(&[("NOETL_SHUTDOWN_DELAY_SECS", "60")]),
+    );
+    first.register_entry("p", &json!({ "kind": "playbook" })).await;
     slow_down(&deployment).await;
+    tokio::join!(
+        Box::pin(the_steps_of_a_shutdown_are_in_order(first)),
+        Box::pin(an_operation_has_its_full_deadline_during_a_shutdown(second)),
+        Box::pin(a_second_signal_aborts_a_shutdown(third)),
+    );
+}
+
+/// The steps of a shutdown are in order. The server has a delay of 5 s.
+async fn the_steps_of_a_shutdown_are_in_order(mut server: Server) {
+    let mut live = server.live(LIVE, Value::Null).await;
     let mutation = slow_mutation(&server, 5).await;
 
     server.signal(Signal::SIGTERM);
@@ -208,12 +222,8 @@ async fn the_steps_of_a_shutdown_are_in_order() {
     assert!(server.ended().await.success());
 }
 
-#[tokio::test]
-async fn an_operation_has_its_full_deadline_during_a_shutdown() {
-    let deployment = Deployment::start(0).await;
-    let mut server = deployment.replica().await;
-    server.register_entry("p", &json!({ "kind": "playbook" })).await;
-    slow_down(&deployment).await;
+/// An operation has its full deadline during a shutdown.
+async fn an_operation_has_its_full_deadline_during_a_shutdown(mut server: Server) {
     // The mutation takes longer than the shutdown gives to background work, but less than its deadline.
     let mutation = slow_mutation(&server, 6).await;
     server.signal(Signal::SIGTERM);
@@ -222,12 +232,8 @@ async fn an_operation_has_its_full_deadline_during_a_shutdown() {
     assert!(server.ended().await.success());
 }
 
-#[tokio::test]
-async fn a_second_signal_aborts_a_shutdown() {
-    let deployment = Deployment::start(0).await;
-    let mut server = deployment.replica_with(&[("NOETL_SHUTDOWN_DELAY_SECS", "60")]).await;
-    server.register_entry("p", &json!({ "kind": "playbook" })).await;
-    slow_down(&deployment).await;
+/// A second signal aborts a shutdown. The server has a delay of 60 s.
+async fn a_second_signal_aborts_a_shutdown(mut server: Server) {
     let mutation = slow_mutation(&server, 5).await;
     server.signal(Signal::SIGTERM);
     eventually("the replica is not ready", async || (server.get("/readyz").await.ok()?.status() == 503).then_some(()))

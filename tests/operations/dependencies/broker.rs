@@ -39,7 +39,14 @@ fn write(folder: &TempDir, name: &str, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_broker_that_requires_tls_certificates_and_an_nkey_is_used() {
+async fn a_broker_that_requires_tls_certificates_and_an_nkey_is_used_and_another_one_gets_no_login() {
+    let deployment = Deployment::start(0).await;
+    Box::pin(a_broker_that_requires_tls_certificates_and_an_nkey_is_used(&deployment)).await;
+    Box::pin(no_login_is_sent_to_a_broker_with_a_certificate_of_another_authority(&deployment)).await;
+}
+
+/// A broker that requires TLS, certificates and an nkey is used.
+async fn a_broker_that_requires_tls_certificates_and_an_nkey_is_used(deployment: &Deployment) {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new(folder.path(), "right");
     let (certificate, key) = authority.sign("broker", &["127.0.0.1"]);
@@ -59,7 +66,6 @@ async fn a_broker_that_requires_tls_certificates_and_an_nkey_is_used() {
         ("NOETL_NATS_KEY", &key),
         ("NOETL_NATS_NKEY", &*write(&folder, "user.nk", &user.seed().unwrap())),
     ];
-    let deployment = Deployment::start(0).await;
     serves(&deployment.replica_with(&settings).await).await;
 }
 
@@ -76,8 +82,8 @@ async fn a_broker_with_signed_accounts_accepts_a_credentials_file() {
     serves(&deployment.replica_with(&settings).await).await;
 }
 
-#[tokio::test]
-async fn no_login_is_sent_to_a_broker_with_a_certificate_of_another_authority() {
+/// No login is sent to a broker with a certificate of another authority.
+async fn no_login_is_sent_to_a_broker_with_a_certificate_of_another_authority(deployment: &Deployment) {
     let folder = tempfile::tempdir().unwrap();
     let (authority, other) = (Authority::new(folder.path(), "right"), Authority::new(folder.path(), "wrong"));
     let (certificate, key) = other.sign("broker", &["127.0.0.1"]);
@@ -85,7 +91,6 @@ async fn no_login_is_sent_to_a_broker_with_a_certificate_of_another_authority() 
         "tls {{ cert_file: {certificate:?}, key_file: {key:?} }}\nauthorization {{ user: noetl, password: secret-word }}\n"
     );
     let (_running, port) = broker(folder.path(), &configuration);
-    let deployment = Deployment::start(0).await;
     let log = std::fs::File::create(folder.path().join("server.log")).unwrap();
     let mut command = deployment.command("serve");
     command.env("NOETL_NATS_URL", format!("tls://noetl:secret-word@127.0.0.1:{port}")).stderr(log);

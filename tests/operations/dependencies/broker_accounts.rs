@@ -115,30 +115,23 @@ async fn refuses_row_under(deployment: &Deployment, prefix: &str) {
 
 /// Panics unless a server works at a broker with these accounts, which refuses none of its subjects. `setting`: a prefix
 /// besides the address. Outbox rows may not have subjects under it.
-async fn works_at(accounts: &str, setting: Option<(&str, &str)>) {
+async fn works_at(accounts: &str, setting: (&str, &str)) {
     let folder = tempfile::tempdir().unwrap();
     let (_broker, port) = broker(folder.path(), accounts);
     let (deployment, context) = tokio::join!(Deployment::start(0), async { connected(&url("admin", port)).await });
     let url = url("noetl", port);
-    let settings: Vec<(&str, &str)> = [("NOETL_NATS_URL", url.as_str())].into_iter().chain(setting).collect();
-    let (server, log) = logged(&deployment, &settings).await;
+    let (server, log) = logged(&deployment, &[("NOETL_NATS_URL", &url), setting]).await;
     works(&deployment, &server, &context).await;
-    if let Some((_, prefix)) = setting {
-        refuses_row_under(&deployment, prefix).await;
-    }
+    refuses_row_under(&deployment, setting.1).await;
     let text = fs::read_to_string(log.path()).unwrap();
     assert!(!text.contains("Permissions Violation"), "{text}");
 }
 
+/// Other tests use the prefix `_INBOX`, which is the default.
 #[tokio::test]
-async fn the_documented_rights_are_enough_for_a_server_that_creates_its_streams() {
-    works_at(&account("enabled", &documented_permissions(true)), None).await;
-}
-
-#[tokio::test]
-async fn a_user_that_may_subscribe_only_to_its_own_inboxes_works_with_their_prefix() {
+async fn the_documented_rights_are_enough_for_a_server_that_creates_its_streams_with_inboxes_of_its_own() {
     let permissions = documented_permissions(true).replace("_INBOX.>", "_INBOX_noetl.>");
-    works_at(&account("enabled", &permissions), Some(("NOETL_NATS_INBOX_PREFIX", "_INBOX_noetl"))).await;
+    works_at(&account("enabled", &permissions), ("NOETL_NATS_INBOX_PREFIX", "_INBOX_noetl")).await;
 }
 
 /// The accounts are those of the page. The user has the rights of the table.
@@ -150,7 +143,7 @@ async fn streams_of_another_account_are_used_through_its_imported_api() {
     let (user, password) = ("user: noetl, password: ", "\"…\"");
     assert!(accounts.contains(&format!("{user}{password}")), "{accounts}");
     let accounts = accounts.replace(password, "x").replace(&format!("{user}x"), &format!("{user}x{permissions}"));
-    works_at(&accounts, Some(("NOETL_NATS_API_PREFIX", "JS.shared.API"))).await;
+    works_at(&accounts, ("NOETL_NATS_API_PREFIX", "JS.shared.API")).await;
 }
 
 #[tokio::test]

@@ -2,17 +2,32 @@
 
 use std::fs;
 
-use noetl_testkit::{Deployment, TokenFile, eventually, http_client};
+use noetl_testkit::{Deployment, Server, TokenFile, eventually, http_client};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use sqlx::Connection;
+use tempfile::NamedTempFile;
 
 use super::{break_projections, logging_replica};
 
+/// The last part breaks the database of the others.
 #[tokio::test]
-async fn a_slow_operation_is_logged_without_its_variables_and_without_colours() {
+async fn slow_operations_lifecycle_changes_and_failures_of_background_work_are_logged() {
     let deployment = Deployment::start(0).await;
     let (server, log) = logging_replica(&deployment, &[("NOETL_SLOW_OPERATION_MS", "1")]).await;
+    Box::pin(a_slow_operation_is_logged_without_its_variables_and_without_colours(&deployment, &server, &log)).await;
+    Box::pin(each_lifecycle_change_writes_an_info_line(&server, &log)).await;
+    Box::pin(the_line_of_a_lifecycle_change_names_the_caller(&deployment)).await;
+    Box::pin(an_execution_that_can_t_be_advanced_is_logged_with_the_cause(&deployment, &log)).await;
+    assert!(server.stop().await.success());
+}
+
+/// A slow operation is logged without its variables and without colours.
+async fn a_slow_operation_is_logged_without_its_variables_and_without_colours(
+    deployment: &Deployment,
+    server: &Server,
+    log: &NamedTempFile,
+) {
     let query = "query Stalled($path: String!) { catalogEntry(by: {path: $path}) { id } }";
     let (mut holder, mut watcher) = (deployment.cluster().await, deployment.cluster().await);
     let mut held = holder.begin().await.unwrap();
@@ -45,10 +60,8 @@ async fn a_slow_operation_is_logged_without_its_variables_and_without_colours() 
     assert!(!log.contains("secret/path") && !log.contains('\u{1b}'), "{log}");
 }
 
-#[tokio::test]
-async fn each_lifecycle_change_writes_an_info_line() {
-    let deployment = Deployment::start(2).await;
-    let (server, log) = logging_replica(&deployment, &[]).await;
+/// Each change of the lifecycle of a source subscription writes a line of level INFO, and a refused one writes none.
+async fn each_lifecycle_change_writes_an_info_line(server: &Server, log: &NamedTempFile) {
     server.register_entry("orders/in", &json!({ "kind": "subscription" })).await;
     let id = server.register("orders/in").await["subscription"]["id"].as_str().unwrap().to_owned();
     server.register("orders/in").await;
@@ -75,28 +88,26 @@ async fn each_lifecycle_change_writes_an_info_line() {
     assert!(lines[7].contains("reason=\"night\""), "{}", lines[7]);
 }
 
-#[tokio::test]
-async fn the_line_of_a_lifecycle_change_names_the_caller() {
-    let deployment = Deployment::start(0).await;
+/// The line of a lifecycle change names the caller, if the server knows it.
+async fn the_line_of_a_lifecycle_change_names_the_caller(deployment: &Deployment) {
     let file = TokenFile::new();
     let token = file.add(&["--role", "admin", "--subject", "ann"]);
     let (name, path) = file.setting();
-    let (server, log) = logging_replica(&deployment, &[(name, path.as_str())]).await;
-    let query = "mutation { registerCatalogEntry(input: { path: \"orders/in\", content: \"kind: subscription\" }) {
-        userErrors { message } } registerSubscription(input: { path: \"orders/in\" }) { userErrors { message } } }";
+    let (server, log) = logging_replica(deployment, &[(name, path.as_str())]).await;
+    let query = "mutation { registerCatalogEntry(input: { path: \"orders/of-ann\", content: \"kind: subscription\" }) {
+        userErrors { message } } registerSubscription(input: { path: \"orders/of-ann\" }) { userErrors { message } } }";
     let answer = server.send_as(&token, query, json!({})).await;
     assert_eq!(answer["data"]["registerSubscription"]["userErrors"], json!([]), "{answer}");
     let log = fs::read_to_string(log.path()).unwrap();
     let line = log.lines().find(|line| line.contains("source subscription changed"));
     assert!(line.is_some_and(|line| line.contains("actor=\"ann\"")), "{line:?}");
+    assert!(server.stop().await.success());
 }
 
-#[tokio::test]
-async fn an_execution_that_can_t_be_advanced_is_logged_with_the_cause() {
-    let deployment = Deployment::start(0).await;
-    let (server, log) = logging_replica(&deployment, &[]).await;
+/// An execution that can't be advanced is logged with the cause.
+async fn an_execution_that_can_t_be_advanced_is_logged_with_the_cause(deployment: &Deployment, log: &NamedTempFile) {
     deployment.feeds_begun().await;
-    break_projections(&deployment).await;
+    break_projections(deployment).await;
     deployment.commit(4711, 1..=1).await;
     let line = eventually("the projector has tried", async || {
         let log = fs::read_to_string(log.path()).unwrap();
@@ -106,5 +117,4 @@ async fn an_execution_that_can_t_be_advanced_is_logged_with_the_cause() {
     for part in [" WARN ", "execution=4711 ", "relation \"noetl.projection_snapshot\" does not exist", "delivered=1"] {
         assert!(line.contains(part), "no {part} in {line}");
     }
-    assert!(server.stop().await.success());
 }

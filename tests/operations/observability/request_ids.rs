@@ -2,19 +2,26 @@
 
 use std::fs;
 
-use noetl_testkit::{Deployment, Handshake, http_client};
+use noetl_testkit::{Deployment, Handshake, Server, http_client};
 use reqwest::Method;
 use reqwest::header::HeaderValue;
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 
 use super::{break_projections, logging_replica};
 
 const FAILING: &str = "{ execution(id: \"1\") { snapshot { version } } }";
 
 #[tokio::test]
-async fn every_response_has_the_request_id_and_hostile_ids_are_replaced() {
+async fn every_response_and_internal_error_has_the_request_id_and_the_log_has_the_cause() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica().await;
+    let (server, log) = logging_replica(&deployment, &[]).await;
+    Box::pin(every_response_has_the_request_id_and_hostile_ids_are_replaced(&server)).await;
+    Box::pin(an_internal_error_has_the_request_id_and_the_log_has_the_cause(&deployment, &server, &log)).await;
+}
+
+/// Every response has the request id, and hostile ids are replaced.
+async fn every_response_has_the_request_id_and_hostile_ids_are_replaced(server: &Server) {
     let client = http_client();
     let send = async |method: Method, path: &str, id: &[u8]| {
         let request = client.request(method, format!("{}{path}", server.url));
@@ -44,14 +51,16 @@ async fn every_response_has_the_request_id_and_hostile_ids_are_replaced() {
     assert_ne!(send(Method::GET, "/livez", b"").await, send(Method::GET, "/livez", b"").await);
 }
 
-#[tokio::test]
-async fn an_internal_error_has_the_request_id_and_the_log_has_the_cause() {
-    let deployment = Deployment::start(0).await;
-    let (server, log) = logging_replica(&deployment, &[]).await;
+/// An internal error has the request id, and the log has the cause.
+async fn an_internal_error_has_the_request_id_and_the_log_has_the_cause(
+    deployment: &Deployment,
+    server: &Server,
+    log: &NamedTempFile,
+) {
     server.register_entry("ids/run", &json!({ "kind": "playbook" })).await;
     let execution = server.execute(json!({ "path": "ids/run" })).await["execution"]["id"].clone();
     let query = FAILING.replace("\"1\"", &execution.to_string());
-    break_projections(&deployment).await;
+    break_projections(deployment).await;
 
     let request = http_client().post(format!("{}/graphql", server.url)).header("x-request-id", "over-http");
     let response: Value = request.json(&json!({ "query": query })).send().await.unwrap().json().await.unwrap();

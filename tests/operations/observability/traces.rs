@@ -32,10 +32,20 @@ async fn exporting_replica(deployment: &Deployment, endpoint: &str) -> Server {
     deployment.replica_with(&[("NOETL_OTLP_ENDPOINT", endpoint), ("NOETL_OTLP_HEADERS", &headers)]).await
 }
 
+/// The first part needs databases without rows.
 #[tokio::test]
-async fn spans_run_from_the_request_through_resolver_and_statement_to_the_publish() {
-    let (deployment, collector) = (Deployment::start(2).await, Collector::start().await);
-    let server = exporting_replica(&deployment, &collector.endpoint()).await;
+async fn spans_are_exported_and_a_missing_collector_delays_nothing() {
+    let deployment = Deployment::start(1).await;
+    Box::pin(spans_of_the_last_request_are_exported_during_the_shutdown(&deployment)).await;
+    Box::pin(spans_run_from_the_request_through_resolver_and_statement_to_the_publish(&deployment)).await;
+    Box::pin(spans_that_can_t_be_sent_are_a_line_and_a_number(&deployment)).await;
+    Box::pin(a_collector_that_never_responds_delays_neither_requests_nor_the_shutdown(&deployment)).await;
+}
+
+/// Spans run from the request through resolver and statement to the publish.
+async fn spans_run_from_the_request_through_resolver_and_statement_to_the_publish(deployment: &Deployment) {
+    let collector = Collector::start().await;
+    let server = exporting_replica(deployment, &collector.endpoint()).await;
     deployment.feeds_begun().await;
     server.register_entry("traced/run", &json!({ "kind": "playbook" })).await;
     let query = "mutation($path: String!) { execute(input: {entry: {path: $path}}) { execution { id trace { traceparent } } } }";
@@ -74,12 +84,13 @@ async fn spans_run_from_the_request_through_resolver_and_statement_to_the_publis
     let attribute = |key: &str| format!("{:?}", statement.attributes.iter().find(|one| one.key == key).unwrap().value);
     assert!(attribute("first").contains(execution["id"].as_str().unwrap()));
     assert!(attribute("database").contains("shard"));
+    assert!(server.stop().await.success());
 }
 
-#[tokio::test]
-async fn spans_of_the_last_request_are_exported_during_the_shutdown() {
-    let (deployment, collector) = (Deployment::start(0).await, Collector::start().await);
-    let server = exporting_replica(&deployment, &collector.endpoint()).await;
+/// Spans of the last request are exported during the shutdown.
+async fn spans_of_the_last_request_are_exported_during_the_shutdown(deployment: &Deployment) {
+    let collector = Collector::start().await;
+    let server = exporting_replica(deployment, &collector.endpoint()).await;
     send_traced(&server, TRACE, "{ server { version } }", json!({})).await;
     assert!(server.stop().await.success());
     assert!(collector.received().iter().any(|span| span.name == "request" && hex(&span.trace_id) == TRACE));
@@ -90,11 +101,10 @@ async fn spans_of_the_last_request_are_exported_during_the_shutdown() {
     assert_eq!(stray, None);
 }
 
-#[tokio::test]
-async fn a_collector_that_never_responds_delays_neither_requests_nor_the_shutdown() {
-    let deployment = Deployment::start(0).await;
+/// A collector that never responds delays neither requests nor the shutdown.
+async fn a_collector_that_never_responds_delays_neither_requests_nor_the_shutdown(deployment: &Deployment) {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = exporting_replica(&deployment, &format!("http://{}", silent.local_addr().unwrap())).await;
+    let server = exporting_replica(deployment, &format!("http://{}", silent.local_addr().unwrap())).await;
     server.register_entry("traced/run", &json!({ "kind": "playbook" })).await;
     // The number of spans exceeds the exporter's queue of 8192: each root field has one.
     let fields = (0..90).map(|number| format!("s{number}: server {{ version }}")).collect::<Vec<_>>().join(" ");
@@ -108,9 +118,8 @@ async fn a_collector_that_never_responds_delays_neither_requests_nor_the_shutdow
     assert!(server.stop().await.success());
 }
 
-#[tokio::test]
-async fn spans_that_can_t_be_sent_are_a_line_and_a_number() {
-    let deployment = Deployment::start(0).await;
+/// Spans that can't be sent are a line of the log and a number.
+async fn spans_that_can_t_be_sent_are_a_line_and_a_number(deployment: &Deployment) {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let log = NamedTempFile::new().unwrap();
     let mut command = deployment.command("serve");
