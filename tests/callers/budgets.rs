@@ -19,8 +19,11 @@ use sqlx::PgConnection;
 
 const MIB: u64 = 1 << 20;
 const EXECUTIONS: i64 = 100;
+/// Number of executions that have events of 1 MiB.
+const LARGE: i64 = 50;
 const EVENTS: i64 = 20;
-/// Settings of a replica without background tasks that read events or outbox rows, whose operations may take long.
+/// Settings of a replica without background tasks that read events or outbox rows, whose operations may take long: they
+/// must reach their limits before the deadline on a slow machine too.
 const QUIET: [(&str, &str); 4] = [
     ("NOETL_PROJECTOR", "false"),
     ("NOETL_OUTBOX_RELAY", "false"),
@@ -28,7 +31,8 @@ const QUIET: [(&str, &str); 4] = [
     ("NOETL_OPERATION_DEADLINE_SECS", "50"),
 ];
 
-/// Inserts executions with events of 1 MiB each. Compressed they need little space, so that gigabytes can be read.
+/// Inserts executions, and events of 1 MiB each for some of them. Compressed they need little space, so that a gigabyte
+/// can be read.
 async fn fill(database: &mut PgConnection) {
     let fill = "INSERT INTO noetl.execution (execution_id, catalog_id, status, path)
                 SELECT n, 0, 'RUNNING', 'big' FROM generate_series(1, $1) AS n";
@@ -39,14 +43,7 @@ async fn fill(database: &mut PgConnection) {
     let fill = "INSERT INTO noetl.event (execution_id, event_id, event_type, context, error)
                 SELECT execution, execution * 1000 + n, 'call.done', value, plain
                 FROM generate_series(1, $1) AS execution, generate_series(1, $2) AS n, big";
-    sqlx::query(fill).bind(EXECUTIONS).bind(EVENTS).execute(database).await.unwrap();
-}
-
-async fn setup() -> (Deployment, Server) {
-    let deployment = Deployment::start(0).await;
-    fill(&mut deployment.cluster().await).await;
-    let server = deployment.replica_with(&QUIET).await;
-    (deployment, server)
+    sqlx::query(fill).bind(LARGE).bind(EVENTS).execute(database).await.unwrap();
 }
 
 fn assert_stopped(response: &Value, limit: &str, allowed: u64) {
@@ -61,14 +58,28 @@ fn assert_stopped(response: &Value, limit: &str, allowed: u64) {
 }
 
 #[tokio::test]
-async fn an_operation_that_reads_too_many_bytes_is_stopped_near_the_limit() {
-    let (deployment, server) = setup().await;
+async fn an_operation_is_stopped_at_its_limits_of_bytes_and_rows() {
+    let deployment = Deployment::start(0).await;
+    fill(&mut deployment.cluster().await).await;
+    Box::pin(the_row_limit_applies_to_all_statements_of_an_operation_together(&deployment)).await;
+    // Each part that measures memory has a process of its own.
+    let server = deployment.replica_with(&QUIET).await;
+    an_operation_that_reads_too_many_bytes_is_stopped_near_the_limit(&deployment, &server).await;
+    drop(server);
+    let server = deployment.replica_with(&QUIET).await;
+    a_large_value_that_is_selected_many_times_is_stopped_at_the_response_limit(&server).await;
+    an_operation_that_reads_too_many_rows_is_stopped_at_the_limit(&deployment, &server).await;
+    the_server_info_shows_the_limits(&server).await;
+}
+
+/// Neither the process nor the database works on after the limit.
+async fn an_operation_that_reads_too_many_bytes_is_stopped_near_the_limit(deployment: &Deployment, server: &Server) {
     server.data("{ executions(first: 100) { nodes { id } } }", Value::Null).await;
     let before = server.peak_memory();
     let nested = "{ executions(first: 100) { nodes { events(first: 100) { nodes { context } } } } }";
     let response = server.send(nested, Value::Null).await.unwrap();
     assert_stopped(&response, "read_bytes", 64 * MIB);
-    // The rows have 2 GiB.
+    // The rows have 1 GiB.
     let grown = server.peak_memory().saturating_sub(before);
     assert!(grown < 400 * MIB, "the process grew by {} MiB", grown / MIB);
     let mut observer = deployment.cluster().await;
@@ -82,9 +93,8 @@ async fn an_operation_that_reads_too_many_bytes_is_stopped_near_the_limit() {
     server.data("{ executions(first: 100) { nodes { id } } }", Value::Null).await;
 }
 
-#[tokio::test]
-async fn a_large_value_that_is_selected_many_times_is_stopped_at_the_response_limit() {
-    let (_deployment, server) = setup().await;
+/// Aliases of one field multiply the response, and not what is read.
+async fn a_large_value_that_is_selected_many_times_is_stopped_at_the_response_limit(server: &Server) {
     let alone = r#"{ events(executionId: "1", first: 20) { nodes { context } } }"#;
     let page = server.data(alone, Value::Null).await;
     assert_eq!(page["events"]["nodes"].as_array().unwrap().len(), 20);
@@ -115,17 +125,14 @@ fn pages_of_events(pages: i64) -> String {
     format!("{{ executions(first: 100) {{ nodes {{ {} }} }} }}", pages.join(" "))
 }
 
-#[tokio::test]
-async fn an_operation_that_reads_too_many_rows_is_stopped_at_the_limit() {
-    let deployment = Deployment::start(0).await;
+/// The newest 100 executions have 26 events each.
+async fn an_operation_that_reads_too_many_rows_is_stopped_at_the_limit(deployment: &Deployment, server: &Server) {
     let fill = "INSERT INTO noetl.execution (execution_id, catalog_id, status, path)
-                SELECT n, 0, 'RUNNING', 'long' FROM generate_series(1, 100) AS n;
+                SELECT n, 0, 'RUNNING', 'long' FROM generate_series(1001, 1100) AS n;
                 INSERT INTO noetl.event (execution_id, event_id, event_type)
                 SELECT execution, execution * 1000 + n, 'call.done'
-                FROM generate_series(1, 100) AS execution, generate_series(1, 26) AS n";
+                FROM generate_series(1001, 1100) AS execution, generate_series(1, 26) AS n";
     run(&mut deployment.cluster().await, fill).await;
-    // The operations must reach the limit before their deadline on a slow machine too.
-    let server = deployment.replica_with(&QUIET).await;
     // 100 executions and 38 * 100 * 26 = 98,800 events.
     let data = server.data(&pages_of_events(38), Value::Null).await;
     let nodes = data["executions"]["nodes"].as_array().unwrap();
@@ -135,10 +142,8 @@ async fn an_operation_that_reads_too_many_rows_is_stopped_at_the_limit() {
     assert_stopped(&response, "read_rows", 100_000);
 }
 
-#[tokio::test]
-async fn the_row_limit_applies_to_all_statements_of_an_operation_together() {
-    let deployment = Deployment::start(0).await;
-    fill(&mut deployment.cluster().await).await;
+/// Two lists of 100 rows exceed a limit of 150 rows.
+async fn the_row_limit_applies_to_all_statements_of_an_operation_together(deployment: &Deployment) {
     let shard = Database::new(DatabaseName::Shard(0), deployment.cluster_dsn.parse().unwrap(), 1);
     let budget = Budget::new(BudgetLimits { read_rows: 150, ..BudgetLimits::default() }, None);
     let range = PositionRange::newest(100);
@@ -209,10 +214,8 @@ async fn states_of_many_executions_are_stored_in_bounded_memory() {
     assert!(grown < 150 * MIB, "the process grew by {} MiB", grown / MIB);
 }
 
-#[tokio::test]
-async fn the_server_info_shows_the_limits() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica().await;
+/// Callers can query the limits.
+async fn the_server_info_shows_the_limits(server: &Server) {
     let query = "{ server { limits { maxResponseBytes maxReadBytes maxReadRows } } }";
     let limits = json!({ "maxResponseBytes": "33554432", "maxReadBytes": "67108864", "maxReadRows": "100000" });
     assert_eq!(server.data(query, Value::Null).await["server"]["limits"], limits);

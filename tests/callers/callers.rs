@@ -11,9 +11,12 @@ use serde_json::{Value, json};
 const VIEWER: &str = "{ viewer { subject roles capabilities tenant expiresAt } }";
 const STATUS: &str = "subscription { systemStatus(everySeconds: 60) { at } }";
 
+/// Token of NoETL's own workers.
+const INTERNAL: &str = "a-token-that-the-workers-of-NoETL-share";
+
 async fn guarded(deployment: &Deployment, file: &TokenFile) -> Server {
     let (name, path) = file.setting();
-    deployment.replica_with(&[(name, &path)]).await
+    deployment.replica_with(&[(name, &path), ("NOETL_INTERNAL_API_TOKEN", INTERNAL)]).await
 }
 
 fn at(server: &Server, parameters: &str, query: &str) -> RequestBuilder {
@@ -46,28 +49,44 @@ async fn live(server: &Server, token: &str) -> Live {
     live
 }
 
+/// Adds a token with options, and waits until the server accepts it.
+async fn added(server: &Server, file: &TokenFile, options: &[&str]) -> String {
+    let token = file.add(options);
+    known(server, &token).await;
+    token
+}
+
 #[tokio::test]
-async fn no_operation_runs_without_a_valid_token() {
+async fn each_caller_is_identified_by_a_valid_token_and_can_do_what_its_roles_permit() {
     let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
     let (admin, expired) = (file.add(&["--role", "admin"]), file.add(&["--role", "admin", "--expires", "2020-01-01"]));
     let server = guarded(&deployment, &file).await;
+    // First, because it checks that the catalog is empty.
+    Box::pin(no_operation_runs_without_a_valid_token(&server, &admin, &expired)).await;
+    Box::pin(viewer_describes_the_caller(&deployment, &server, &file)).await;
+    each_role_can_do_exactly_what_its_capabilities_permit(&server, &file).await;
+    sockets_accept_a_token_in_the_header_or_in_connection_init(&server, &file).await;
+}
+
+/// A mutation without a valid token is refused, over each transport, and changes nothing.
+async fn no_operation_runs_without_a_valid_token(server: &Server, admin: &str, expired: &str) {
     let register = "mutation { registerCatalogEntry(input: { path: \"a\", content: \"kind: playbook\" }) {
         userErrors { message } } }";
     let bearer = |token: &str| format!("Bearer {token}");
     let unknown = format!("noetl_{}", "A".repeat(43));
     let unsigned = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.";
     for refused in [
-        post(&server, register),
-        post(&server, register).header(AUTHORIZATION, bearer(&unknown)),
-        post(&server, register).header(AUTHORIZATION, bearer(&expired)),
-        post(&server, register).header(AUTHORIZATION, bearer(unsigned)),
-        post(&server, register).header(AUTHORIZATION, bearer(&admin[..admin.len() - 1])),
-        post(&server, register).header(AUTHORIZATION, admin.clone()),
-        post(&server, register).header(AUTHORIZATION, format!("Basic {admin}")),
-        post(&server, register).header(AUTHORIZATION, bearer(&admin)).header(AUTHORIZATION, bearer(&unknown)),
-        post(&server, register).header(COOKIE, format!("Authorization=Bearer {admin}; token={admin}")),
-        at(&server, &format!("?token={admin}&access_token={admin}&authorization={admin}"), register),
-        post(&server, "{ malformed"),
+        post(server, register),
+        post(server, register).header(AUTHORIZATION, bearer(&unknown)),
+        post(server, register).header(AUTHORIZATION, bearer(expired)),
+        post(server, register).header(AUTHORIZATION, bearer(unsigned)),
+        post(server, register).header(AUTHORIZATION, bearer(&admin[..admin.len() - 1])),
+        post(server, register).header(AUTHORIZATION, admin),
+        post(server, register).header(AUTHORIZATION, format!("Basic {admin}")),
+        post(server, register).header(AUTHORIZATION, bearer(admin)).header(AUTHORIZATION, bearer(&unknown)),
+        post(server, register).header(COOKIE, format!("Authorization=Bearer {admin}; token={admin}")),
+        at(server, &format!("?token={admin}&access_token={admin}&authorization={admin}"), register),
+        post(server, "{ malformed"),
     ] {
         let response = refused.send().await.unwrap();
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
@@ -77,23 +96,20 @@ async fn no_operation_runs_without_a_valid_token() {
     let stream = http_client().post(format!("{}/graphql/stream", server.url));
     let stream = stream.header(ACCEPT, "text/event-stream").json(&json!({ "query": VIEWER })).send().await.unwrap();
     assert_eq!(stream.status(), StatusCode::UNAUTHORIZED);
-    for payload in [json!(null), json!({}), json!({ "token": unknown }), json!({ "Authorization": bearer(&expired) })] {
+    for payload in [json!(null), json!({}), json!({ "token": unknown }), json!({ "Authorization": bearer(expired) })] {
         let mut socket = Live::init(&server.url, &[], payload).await.unwrap();
         assert_eq!((socket.message().await, socket.close_code), (None, Some(4403)));
     }
-    let entries = server.send_as(&admin, "{ catalogEntries { nodes { path } } }", Value::Null).await;
+    let entries = server.send_as(admin, "{ catalogEntries { nodes { path } } }", Value::Null).await;
     assert_eq!(entries, json!({ "data": { "catalogEntries": { "nodes": [] } } }));
 }
 
-#[tokio::test]
-async fn viewer_describes_the_caller() {
-    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+/// `viewer` shows the subject, roles, tenant and expiry of the token. Without tokens in the settings, each caller is an
+/// admin.
+async fn viewer_describes_the_caller(deployment: &Deployment, server: &Server, file: &TokenFile) {
     let options = ["--role", "worker", "--role", "viewer", "--subject", "runtime", "--tenant", "acme"];
-    let runtime = file.add(&[&options[..], &["--expires", "2090-05-01T10:00:00Z"]].concat());
-    let internal = "a token that the workers of NoETL share";
-    let (name, path) = file.setting();
-    let server =
-        deployment.replica_with(&[(name, &path), ("NOETL_INTERNAL_API_TOKEN", &internal.replace(' ', "-"))]).await;
+    let options = [&options[..], &["--expires", "2090-05-01T10:00:00Z"]].concat();
+    let runtime = added(server, file, &options).await;
     let viewer = server.send_as(&runtime, VIEWER, Value::Null).await["data"]["viewer"].take();
     let expected = json!({
         "subject": "runtime", "roles": ["VIEWER", "WORKER"],
@@ -101,7 +117,7 @@ async fn viewer_describes_the_caller() {
         "tenant": "acme", "expiresAt": "2090-05-01T10:00:00.000000+00:00",
     });
     assert_eq!(viewer, expected);
-    let worker = server.send_as(&internal.replace(' ', "-"), VIEWER, Value::Null).await["data"]["viewer"].take();
+    let worker = server.send_as(INTERNAL, VIEWER, Value::Null).await["data"]["viewer"].take();
     assert_eq!((&worker["subject"], &worker["roles"]), (&json!("internal"), &json!(["WORKER", "IMPORTER"])));
 
     let open = deployment.replica().await;
@@ -109,12 +125,11 @@ async fn viewer_describes_the_caller() {
     assert_eq!((&local["subject"], &local["roles"]), (&json!(null), &json!(["ADMIN"])));
 }
 
-#[tokio::test]
-async fn each_role_can_do_exactly_what_its_capabilities_permit() {
-    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+/// Each operation is refused for the roles without its capability, and carried out for the others.
+async fn each_role_can_do_exactly_what_its_capabilities_permit(server: &Server, file: &TokenFile) {
     let [viewer, worker, operator, admin] =
         ["viewer", "worker", "operator", "admin"].map(|role| file.add(&["--role", role, "--subject", role]));
-    let server = guarded(&deployment, &file).await;
+    known(server, &admin).await;
     let entry =
         "mutation { registerCatalogEntry(input: { path: \"a\", content: \"kind: playbook\\nworkload: {secret: 1}\" }) {
         catalogEntry { id: catalogId } userErrors { message } } }";
@@ -145,11 +160,10 @@ async fn each_role_can_do_exactly_what_its_capabilities_permit() {
     assert!(message.contains("READ") && message.contains("workload"), "{message}");
 }
 
-#[tokio::test]
-async fn sockets_accept_a_token_in_the_header_or_in_connection_init() {
-    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
-    let (ann, bob) = (file.add(&["--role", "viewer", "--subject", "ann"]), file.add(&["--role", "viewer"]));
-    let server = guarded(&deployment, &file).await;
+/// A socket has the caller of the token in its header or in `connection_init`. Two different tokens are refused.
+async fn sockets_accept_a_token_in_the_header_or_in_connection_init(server: &Server, file: &TokenFile) {
+    let ann = file.add(&["--role", "viewer", "--subject", "ann"]);
+    let bob = added(server, file, &["--role", "viewer"]).await;
     let bearer = format!("Bearer {ann}");
     let header = [("Authorization", bearer.as_str())];
     let shown: [(&[(&str, &str)], Value); 6] = [
@@ -171,45 +185,42 @@ async fn sockets_accept_a_token_in_the_header_or_in_connection_init() {
 }
 
 #[tokio::test]
-async fn a_removed_token_ends_its_live_connections_and_a_new_token_works() {
+async fn live_connections_end_when_their_token_is_removed_or_expires() {
     let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
     let old = file.add(&["--role", "viewer", "--subject", "old"]);
     let server = guarded(&deployment, &file).await;
-    let mut socket = live(&server, &old).await;
-    let stream = http_client().post(format!("{}/graphql/stream", server.url)).bearer_auth(&old);
+    let end = chrono::Utc::now() + Duration::from_secs(5);
+    let expiring = added(&server, &file, &["--role", "viewer", "--expires", &end.to_rfc3339()]).await;
+    let mut socket = live(&server, &expiring).await;
+    a_removed_token_ends_its_live_connections_and_a_new_token_works(&server, &file, &old).await;
+    assert_eq!((socket.message().await, socket.close_code), (None, Some(4403)));
+    assert!(chrono::Utc::now() + Duration::from_secs(1) >= end, "the connection ended before its token");
+    assert_eq!(code(&server.send_as(&expiring, VIEWER, Value::Null).await), "UNAUTHENTICATED");
+}
+
+/// The connections of a token that is removed from the file end, and those of other tokens continue.
+async fn a_removed_token_ends_its_live_connections_and_a_new_token_works(server: &Server, file: &TokenFile, old: &str) {
+    let mut socket = live(server, old).await;
+    let stream = http_client().post(format!("{}/graphql/stream", server.url)).bearer_auth(old);
     let stream = stream.header(ACCEPT, "text/event-stream").json(&json!({ "query": STATUS })).send().await.unwrap();
     assert_eq!(stream.status(), StatusCode::OK);
 
-    let new = file.add(&["--role", "viewer", "--subject", "new"]);
-    known(&server, &new).await;
-    let mut other = live(&server, &new).await;
+    let new = added(server, file, &["--role", "viewer", "--subject", "new"]).await;
+    let mut other = live(server, &new).await;
     // Both tokens are valid here. An invalid file changes nothing.
     let text = std::fs::read_to_string(file.path()).unwrap();
     file.write("nonsense");
     file.write(&text);
-    assert!(server.send_as(&old, VIEWER, Value::Null).await["data"]["viewer"].is_object());
+    assert!(server.send_as(old, VIEWER, Value::Null).await["data"]["viewer"].is_object());
 
     file.remove("old");
     let ended = tokio::time::timeout(WAIT_TIMEOUT, socket.message()).await;
     assert_eq!((ended.expect("the connection ends immediately"), socket.close_code), (None, Some(4403)));
     let rest = tokio::time::timeout(WAIT_TIMEOUT, stream.text()).await.unwrap().unwrap();
     assert!(rest.contains("UNAUTHENTICATED"), "{rest}");
-    assert_eq!(code(&server.send_as(&old, VIEWER, Value::Null).await), "UNAUTHENTICATED");
+    assert_eq!(code(&server.send_as(old, VIEWER, Value::Null).await), "UNAUTHENTICATED");
     other.subscribe_again("2", "{ viewer { subject } }").await;
     assert_eq!(other.message().await.unwrap()["payload"]["data"]["viewer"]["subject"], "new");
-}
-
-#[tokio::test]
-async fn a_live_connection_ends_when_its_token_expires() {
-    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
-    file.add(&["--role", "viewer", "--subject", "lasting"]);
-    let server = guarded(&deployment, &file).await;
-    let end = (chrono::Utc::now() + Duration::from_secs(5)).to_rfc3339();
-    let token = file.add(&["--role", "viewer", "--expires", &end]);
-    known(&server, &token).await;
-    let mut socket = live(&server, &token).await;
-    assert_eq!((socket.message().await, socket.close_code), (None, Some(4403)));
-    assert_eq!(code(&server.send_as(&token, VIEWER, Value::Null).await), "UNAUTHENTICATED");
 }
 
 #[tokio::test]

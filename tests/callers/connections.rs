@@ -1,6 +1,7 @@
 //! Idle and slow connections: memory stays within its limit, and other clients are served.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -8,6 +9,7 @@ use noetl_testkit::worker::{event, event_with};
 use noetl_testkit::{Deployment, QUIET, Server, WAIT_TIMEOUT, eventually, http_client};
 use reqwest::Url;
 use serde_json::{Value, json};
+use sqlx::Connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -174,31 +176,36 @@ async fn idle_connections_need_little_memory_and_do_not_block_other_clients() {
 }
 
 #[tokio::test]
-async fn memory_of_a_large_statement_is_freed_while_its_connection_is_idle() {
+async fn connections_give_memory_back_and_have_limits() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&QUIET).await;
+    let limits = [("NOETL_MAX_LIVE_CONNECTIONS", "2"), ("NOETL_CALLER_SHARE_PERCENT", "50")];
+    let server = deployment.replica_with(&[&QUIET[..], &limits].concat()).await;
+    // First, because it measures a process that has done little.
+    memory_of_a_large_statement_is_freed_while_its_connection_is_idle(&server).await;
+    the_connection_limits_are_settings(&deployment, &server).await;
+}
+
+/// After a statement of 14 MiB, the server has about the memory of before.
+async fn memory_of_a_large_statement_is_freed_while_its_connection_is_idle(server: &Server) {
     server.register_entry("p", &json!({ "kind": "playbook" })).await;
     let execution: i64 = server.execute(json!({ "path": "p" })).await["executionId"].as_str().unwrap().parse().unwrap();
     server.project(&[event(execution, 1)]).await;
-    let before = resident_mib(&server);
+    let before = resident_mib(server);
     let large =
         |id| event_with(execution, id, &json!({ "context": { "text": "x".repeat((LARGE_MIB as usize) << 20) } }));
     assert_eq!(server.project(&[large(2), large(3)]).await["projected"], 2);
     eventually("the server gives the memory back", async || {
         // The rest is that of parts of the server that ran for the first time.
-        (resident_mib(&server) - before < f64::from(LARGE_MIB)).then_some(())
+        (resident_mib(server) - before < f64::from(LARGE_MIB)).then_some(())
     })
     .await;
 }
 
-#[tokio::test]
-async fn the_connection_limits_are_settings() {
-    let deployment = Deployment::start(0).await;
-    let settings = [("NOETL_MAX_LIVE_CONNECTIONS", "2"), ("NOETL_CALLER_SHARE_PERCENT", "50")];
-    let server = deployment.replica_with(&settings).await;
+/// A caller may have half of two live connections: its second one is refused. Wrong limits are reported together.
+async fn the_connection_limits_are_settings(deployment: &Deployment, server: &Server) {
     let first = server.live("subscription { systemStatus { at } }", Value::Null).await;
     let client = http_client();
-    let stream = client.get(stream_url(&server, "subscription { systemStatus { at } }"));
+    let stream = client.get(stream_url(server, "subscription { systemStatus { at } }"));
     let refused = stream.header("accept", "text/event-stream").send().await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (503, "1"));
     let refused: Value = refused.json().await.unwrap();
@@ -215,16 +222,24 @@ async fn the_connection_limits_are_settings() {
     }
 }
 
-/// A table lock is held longer than the deadline of the mutation.
 #[tokio::test]
-async fn a_mutation_over_its_deadline_says_how_to_find_its_outcome() {
-    use sqlx::Connection;
+async fn mutations_and_items_of_subscriptions_have_a_deadline() {
     let deployment = Deployment::start(0).await;
-    deployment.replica().await.register_entry("p", &json!({ "kind": "playbook" })).await;
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut command = deployment.command("serve");
-    command.env("NOETL_OPERATION_DEADLINE_SECS", "1").env("NOETL_LOG_FORMAT", "json").stderr(log.reopen().unwrap());
+    command.env("NOETL_OPERATION_DEADLINE_SECS", "3").env("NOETL_LOG_FORMAT", "json").stderr(log.reopen().unwrap());
     let server = Server::spawn(command).await;
+    server.register_entry("p", &json!({ "kind": "playbook" })).await;
+    a_mutation_over_its_deadline_says_how_to_find_its_outcome(&deployment, &server, log.path()).await;
+    an_item_of_a_subscription_has_a_deadline(&deployment, &server).await;
+}
+
+/// A table lock is held longer than the deadline of the mutation.
+async fn a_mutation_over_its_deadline_says_how_to_find_its_outcome(
+    deployment: &Deployment,
+    server: &Server,
+    log: &Path,
+) {
     let mut locked = deployment.cluster().await;
     let mut locked = locked.begin().await.unwrap();
     sqlx::query("LOCK TABLE noetl.execution IN ACCESS EXCLUSIVE MODE").execute(&mut *locked).await.unwrap();
@@ -235,7 +250,7 @@ async fn a_mutation_over_its_deadline_says_how_to_find_its_outcome() {
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("outcome is unknown") && message.contains("query executions"), "{response}");
     let line = eventually("the mutation is in the audit log", async || {
-        let text = std::fs::read_to_string(log.path()).unwrap();
+        let text = std::fs::read_to_string(log).unwrap();
         let mut lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         lines.find(|line| line["target"] == "audit" && line["fields"]["operation"] == "execute")
     })
@@ -245,19 +260,14 @@ async fn a_mutation_over_its_deadline_says_how_to_find_its_outcome() {
 }
 
 /// An item whose fields cannot be resolved in time fails. The subscription continues.
-#[tokio::test]
-async fn an_item_of_a_subscription_has_a_deadline() {
-    use sqlx::Connection;
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&[("NOETL_OPERATION_DEADLINE_SECS", "3")]).await;
-    server.register_entry("p", &json!({ "kind": "playbook" })).await;
+async fn an_item_of_a_subscription_has_a_deadline(deployment: &Deployment, server: &Server) {
     deployment.feeds_begun().await;
     let started = server.execute(json!({ "path": "p" })).await;
     let id = started["execution"]["id"].as_str().unwrap();
     let query = format!(
         "subscription {{ executionUpdates(executionId: \"{id}\") {{ execution {{ status snapshot {{ version }} }} }} }}"
     );
-    let stream = http_client().get(stream_url(&server, &query)).header("accept", "text/event-stream");
+    let stream = http_client().get(stream_url(server, &query)).header("accept", "text/event-stream");
     let mut stream = stream.send().await.unwrap();
     let mut text = String::new();
     let mut until = async |what: &str, from: usize| -> usize {

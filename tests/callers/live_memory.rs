@@ -44,7 +44,7 @@ async fn subscribe(socket: &mut Live, ids: &[String]) -> BTreeMap<String, usize>
 }
 
 #[tokio::test]
-async fn subscriptions_of_one_caller_hold_bounded_memory_and_others_are_served() {
+async fn subscriptions_hold_bounded_memory_and_other_callers_are_served() {
     let tokens = TokenFile::new();
     let of = |subject| tokens.add(&["--role", "viewer", "--subject", subject]);
     let (attacker, victim) = (of("attacker"), of("victim"));
@@ -86,19 +86,20 @@ async fn subscriptions_of_one_caller_hold_bounded_memory_and_others_are_served()
     assert_eq!(refused.keys().collect::<Vec<_>>(), ["OVERLOADED"]);
     assert!(served > 0 && refused["OVERLOADED"] > 0);
     assert!(grown < MEMORY_MIB, "{grown} MiB for the subscriptions of one caller");
+    a_large_subscription_is_refused_over_every_transport(&server, &victim).await;
 }
 
-#[tokio::test]
-async fn a_large_subscription_is_refused_over_every_transport() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// The text of one subscription is limited too.
+async fn a_large_subscription_is_refused_over_every_transport(server: &Server, token: &str) {
     let ids = vec!["1".repeat(18); 3_000];
-    let mut live = Live::open(&server.url, EVENTS, json!({ "ids": ids })).await;
+    let mut live = socket(server, token).await;
+    live.subscribe(EVENTS, json!({ "ids": ids })).await.unwrap();
     let limit = |error: &Value| error["extensions"]["limit"].clone();
     assert_eq!(limit(&live.errors().await[0]), "subscription_bytes");
     let body = json!({ "query": EVENTS, "variables": { "ids": ids } });
     let post = |path: &str, accept| {
-        http_client().post(format!("{}{path}", server.url)).header("accept", accept).json(&body).send()
+        let request = http_client().post(format!("{}{path}", server.url)).bearer_auth(token);
+        request.header("accept", accept).json(&body).send()
     };
     let stream = post("/graphql/stream", "text/event-stream").await.unwrap().text().await.unwrap();
     assert!(stream.contains("subscription_bytes"), "{stream}");

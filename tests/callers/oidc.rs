@@ -198,13 +198,21 @@ async fn is_accepted(server: &Server, token: &str) -> bool {
 }
 
 #[tokio::test]
-async fn only_tokens_that_the_provider_signed_for_this_server_are_accepted() {
+async fn only_tokens_that_the_provider_signed_for_this_server_are_accepted_until_they_expire() {
     let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
     let provider = Provider::start(&[&key]).await;
     let server = provider.replica(&deployment).await;
+    Box::pin(a_token_needs_valid_claims_and_a_signature_of_the_provider(&provider, &server, &key)).await;
+    a_token_without_roles_identifies_the_caller_and_permits_nothing(&provider, &server, &key).await;
+    a_live_connection_ends_when_its_jwt_expires(&provider, &server, &key).await;
+    Box::pin(keys_of_each_allowed_kind_verify_their_own_tokens_only(&deployment)).await;
+}
+
+/// A token with wrong claims is refused, and so is each forgery.
+async fn a_token_needs_valid_claims_and_a_signature_of_the_provider(provider: &Provider, server: &Server, key: &Key) {
     let good = server.send_as(&key.sign(&provider.claims(json!({}))), VIEWER, Value::Null).await;
     assert_eq!(good["data"]["viewer"], json!({ "subject": "oidc:ann", "roles": ["VIEWER"], "tenant": "acme" }));
-    assert!(is_accepted(&server, &key.sign(&provider.claims(json!({ "aud": ["else", "noetl"] })))).await);
+    assert!(is_accepted(server, &key.sign(&provider.claims(json!({ "aud": ["else", "noetl"] })))).await);
 
     let now = chrono::Utc::now().timestamp();
     let wrong_claims = [
@@ -220,11 +228,11 @@ async fn only_tokens_that_the_provider_signed_for_this_server_are_accepted() {
         json!({ "sub": "local" }),
     ];
     for claims in wrong_claims {
-        assert!(!is_accepted(&server, &key.sign(&provider.claims(claims.clone()))).await, "{claims}");
+        assert!(!is_accepted(server, &key.sign(&provider.claims(claims.clone()))).await, "{claims}");
     }
     let claims = provider.claims(json!({}));
-    for (name, token) in forgeries(&key, &claims) {
-        assert!(!is_accepted(&server, &token).await, "{name}: {token}");
+    for (name, token) in forgeries(key, &claims) {
+        assert!(!is_accepted(server, &token).await, "{name}: {token}");
     }
 }
 
@@ -264,12 +272,11 @@ fn forgeries(key: &Key, claims: &Value) -> Vec<(&'static str, String)> {
     tokens
 }
 
-#[tokio::test]
-async fn keys_of_each_allowed_kind_verify_their_own_tokens_only() {
-    let deployment = Deployment::start(0).await;
+/// RSA, ECDSA and Ed25519 keys verify the tokens that they signed, if their algorithms are allowed.
+async fn keys_of_each_allowed_kind_verify_their_own_tokens_only(deployment: &Deployment) {
     let keys = [Key::new("rsa"), Key::es256("ec"), Key::eddsa("ed")];
     let provider = Provider::start(&keys.each_ref()).await;
-    let server = provider.replica_with(&deployment, &[("NOETL_AUTH_OIDC_ALGORITHMS", "RS256,ES256,EdDSA")]).await;
+    let server = provider.replica_with(deployment, &[("NOETL_AUTH_OIDC_ALGORITHMS", "RS256,ES256,EdDSA")]).await;
     let claims = provider.claims(json!({}));
     let others = [Key::new("rsa"), Key::es256("ec"), Key::eddsa("ed")];
     for (key, other) in keys.iter().zip(&others) {
@@ -282,10 +289,19 @@ async fn keys_of_each_allowed_kind_verify_their_own_tokens_only() {
 }
 
 #[tokio::test]
-async fn keys_can_be_rotated_while_the_server_runs() {
-    let (deployment, old, new) = (Deployment::start(0).await, Key::es256("old"), Key::es256("new"));
+async fn keys_can_be_rotated_and_known_keys_are_used_while_the_provider_is_down() {
+    let deployment = Deployment::start(0).await;
+    tokio::join!(
+        keys_can_be_rotated_while_the_server_runs(&deployment),
+        known_keys_are_used_while_the_provider_is_down(&deployment)
+    );
+}
+
+/// An unknown key is fetched, and a key that the provider no longer publishes is removed.
+async fn keys_can_be_rotated_while_the_server_runs(deployment: &Deployment) {
+    let (old, new) = (Key::es256("old"), Key::es256("new"));
     let provider = Provider::start(&[&old]).await;
-    let server = provider.replica(&deployment).await;
+    let server = provider.replica(deployment).await;
     let [by_old, by_new] = [&old, &new].map(|key| key.sign(&provider.claims(json!({}))));
     assert!(is_accepted(&server, &by_old).await);
     provider.publish(&[&old, &new]);
@@ -299,11 +315,11 @@ async fn keys_can_be_rotated_while_the_server_runs() {
     assert!(is_accepted(&server, &by_new).await);
 }
 
-#[tokio::test]
-async fn known_keys_are_used_while_the_provider_is_down() {
-    let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
+/// Unknown keys cause few requests to a provider that is down. A replica that starts meanwhile gets its keys later.
+async fn known_keys_are_used_while_the_provider_is_down(deployment: &Deployment) {
+    let key = Key::new("one");
     let provider = Provider::start(&[&key]).await;
-    let server = provider.replica(&deployment).await;
+    let server = provider.replica(deployment).await;
     let token = key.sign(&provider.claims(json!({})));
     assert!(is_accepted(&server, &token).await);
     provider.set_down(true);
@@ -315,32 +331,30 @@ async fn known_keys_are_used_while_the_provider_is_down() {
     assert!((1..=4).contains(&fetches), "{fetches} fetches for 20 tokens");
     assert!(is_accepted(&server, &token).await);
 
-    let late = provider.replica(&deployment).await;
+    let late = provider.replica(deployment).await;
     assert!(!is_accepted(&late, &token).await, "the replica accepted a token without keys");
     provider.set_down(false);
     eventually("the replica has the keys", async || is_accepted(&late, &token).await.then_some(())).await;
 }
 
-#[tokio::test]
-async fn a_live_connection_ends_when_its_jwt_expires() {
-    let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
-    let provider = Provider::start(&[&key]).await;
-    let server = provider.replica(&deployment).await;
-    assert!(is_accepted(&server, &key.sign(&provider.claims(json!({})))).await);
+/// The socket of a token is closed at the end of the token.
+async fn a_live_connection_ends_when_its_jwt_expires(provider: &Provider, server: &Server, key: &Key) {
+    assert!(is_accepted(server, &key.sign(&provider.claims(json!({})))).await);
     let token = key.sign(&provider.claims(json!({ "exp": chrono::Utc::now().timestamp() + 4 })));
     let mut socket = Live::init(&server.url, &[], json!({ "Authorization": format!("Bearer {token}") })).await.unwrap();
     assert_eq!(socket.message().await.unwrap()["type"], "connection_ack");
     socket.subscribe("subscription { systemStatus(everySeconds: 60) { at } }", Value::Null).await.unwrap();
     assert!(socket.next().await.is_some());
     assert_eq!((socket.message().await, socket.close_code), (None, Some(4403)));
-    assert!(!is_accepted(&server, &token).await);
+    assert!(!is_accepted(server, &token).await);
 }
 
-#[tokio::test]
-async fn a_token_without_roles_identifies_the_caller_and_permits_nothing() {
-    let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
-    let provider = Provider::start(&[&key]).await;
-    let server = provider.replica(&deployment).await;
+/// Roles of other programs and of other claims don't count.
+async fn a_token_without_roles_identifies_the_caller_and_permits_nothing(
+    provider: &Provider,
+    server: &Server,
+    key: &Key,
+) {
     let token = key.sign(&provider.claims(json!({ "realm_access": { "roles": ["guest"] }, "roles": ["admin"] })));
     let viewer = server.send_as(&token, VIEWER, Value::Null).await;
     assert_eq!(viewer["data"]["viewer"], json!({ "subject": "oidc:ann", "roles": [], "tenant": "acme" }));
@@ -384,15 +398,21 @@ async fn read(response: reqwest::Response) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn a_user_of_the_console_signs_in_at_the_provider() {
+async fn a_user_of_the_console_signs_in_at_the_provider_or_learns_why_not() {
     let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
-    let provider = Provider::start(&[&key]).await;
+    Box::pin(a_user_of_the_console_signs_in_at_the_provider(&deployment, &key)).await;
+    Box::pin(a_sign_in_that_fails_says_why(&deployment, &key)).await;
+}
+
+/// The server redeems the code of a confidential client for the token of the user.
+async fn a_user_of_the_console_signs_in_at_the_provider(deployment: &Deployment, key: &Key) {
+    let provider = Provider::start(&[key]).await;
     let client = [
         ("NOETL_AUTH_OIDC_CLIENT_ID", "console"),
         ("NOETL_AUTH_OIDC_CLIENT_SECRET", "of the client"),
         ("NOETL_AUTH_OIDC_SCOPES", "openid roles"),
     ];
-    let sign_in = SignIn::new(&provider, &deployment, &client).await;
+    let sign_in = SignIn::new(&provider, deployment, &client).await;
     let expected = json!({
         "authorizationEndpoint": format!("{}/authorize", provider.issuer), "clientId": "console", "scopes": "openid roles",
     });
@@ -420,11 +440,10 @@ async fn a_user_of_the_console_signs_in_at_the_provider() {
     assert_eq!(discoveries, before, "a caller without a token must not cause requests to the provider");
 }
 
-#[tokio::test]
-async fn a_sign_in_that_fails_says_why() {
-    let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
-    let provider = Provider::start(&[&key]).await;
-    let sign_in = SignIn::new(&provider, &deployment, &[("NOETL_AUTH_OIDC_CLIENT_ID", "console")]).await;
+/// The error names a refusal of the provider, a response without a token for this server, and a provider that is down.
+async fn a_sign_in_that_fails_says_why(deployment: &Deployment, key: &Key) {
+    let provider = Provider::start(&[key]).await;
+    let sign_in = SignIn::new(&provider, deployment, &[("NOETL_AUTH_OIDC_CLIENT_ID", "console")]).await;
     let refused = "the provider refused the sign-in: the code is spent";
     assert_eq!(sign_in.redeem("spent").await, (400, json!({ "error": refused })));
     assert!(provider.published.redeemed.lock().unwrap()[0]["client_secret"].is_null(), "a public client has no secret");
@@ -448,6 +467,6 @@ async fn a_sign_in_that_fails_says_why() {
     let foreign =
         sign_in.http.post(format!("{}/auth/token", sign_in.server.url)).header("origin", "https://evil.example");
     assert_eq!(foreign.form(&[("code", "good")]).send().await.unwrap().status().as_u16(), 403);
-    let without = SignIn::new(&provider, &deployment, &[]).await;
+    let without = SignIn::new(&provider, deployment, &[]).await;
     assert_eq!((without.invitation().await, without.redeem("good").await.0), ((200, Value::Null), 404));
 }

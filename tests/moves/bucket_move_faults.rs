@@ -14,7 +14,7 @@ use noetl_testkit::feed::{Key, insert, run, try_insert};
 use noetl_testkit::mover::{buckets, events, kill_at, moved, mover, owners, started, until_line, until_waiting};
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::worker::event_with;
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, Server, eventually, sleep_in_scenario};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -203,11 +203,22 @@ async fn a_connection_that_is_lost_at_the_commit_of_the_switch_leaves_the_decisi
     tokio::join!(cut_at_the_commit(true), cut_at_the_commit(false));
 }
 
+/// Moves of other executions on one deployment, without a replica.
 #[tokio::test]
-async fn a_command_that_lost_a_session_before_the_switch_does_not_switch() {
+async fn nothing_is_switched_with_wrong_rows_or_without_the_locks_and_the_fence_of_the_command() {
     let deployment = Deployment::start(2).await;
-    for (lost, from) in [(0, 1000), (1, 2000)] {
-        let executions = with_executions_from(&deployment, from, 3).await;
+    // First, because it compares all outbox rows.
+    rows_that_differ_only_in_their_content_are_found_before_the_switch(&deployment).await;
+    a_command_that_lost_a_session_before_the_switch_does_not_switch(&deployment).await;
+    the_retention_does_nothing_on_a_shard_to_which_a_fenced_move_leads(&deployment).await;
+    // Last, because its move stays open.
+    a_sealed_fence_is_constant_and_a_fence_whose_time_has_passed_can_t_be_sealed(&deployment).await;
+}
+
+/// The session that holds the lock of the source or of the target ends at the seal.
+async fn a_command_that_lost_a_session_before_the_switch_does_not_switch(deployment: &Deployment) {
+    for (lost, from) in [(0, 3000), (1, 4000)] {
+        let executions = with_executions_from(deployment, from, 3).await;
         let database = deployment.shard_dsns[lost].rsplit('/').next().unwrap();
         // The seal of the first attempt ends the session that holds the lock of a shard.
         let trigger = format!(
@@ -226,40 +237,39 @@ async fn a_command_that_lost_a_session_before_the_switch_does_not_switch() {
                  WHEN (NEW.sealed AND NOT OLD.sealed) EXECUTE FUNCTION public.end_session()"
         );
         run(&mut deployment.shard(0).await, &trigger).await;
-        let command = mover(&deployment, &buckets(&executions), 1, &[]).output().await.unwrap();
+        let command = mover(deployment, &buckets(&executions), 1, &[]).output().await.unwrap();
         let said = String::from_utf8_lossy(&command.stderr);
         assert!(command.status.success() && said.contains("a session of the command was lost"), "{lost}: {said}");
         let drop = "DROP FUNCTION public.end_session CASCADE; DROP SEQUENCE public.seals";
         run(&mut deployment.shard(0).await, drop).await;
-        assert_moved(&deployment, &executions, &lost.to_string()).await;
+        assert_moved(deployment, &executions, &lost.to_string()).await;
     }
 }
 
-#[tokio::test]
-async fn rows_that_differ_only_in_their_content_are_found_before_the_switch() {
-    let deployment = Deployment::start(2).await;
+/// A trigger on the target changes a column of the copied rows.
+async fn rows_that_differ_only_in_their_content_are_found_before_the_switch(deployment: &Deployment) {
     // The outbox first: its rows leave the source.
     let cases = [("outbox", "NEW.payload := '{}'", 1000), ("execution", "NEW.error := 'other'", 2000)];
     for (table, change, from) in cases {
-        let executions = with_executions_from(&deployment, from, 3).await;
-        let before = rows(&deployment, 0, table).await;
+        let executions = with_executions_from(deployment, from, 3).await;
+        let before = rows(deployment, 0, table).await;
         let trigger = format!(
             "CREATE FUNCTION public.change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {change}; RETURN NEW; END $$;
              CREATE TRIGGER change BEFORE INSERT OR UPDATE ON noetl.{table} FOR EACH ROW
                  EXECUTE FUNCTION public.change()"
         );
         run(&mut deployment.shard(1).await, &trigger).await;
-        let (mut command, mut lines) = started(&deployment, &buckets(&executions), 1);
+        let (mut command, mut lines) = started(deployment, &buckets(&executions), 1);
         until_line(&mut lines, "the copied rows differ from those of the source").await;
-        let changed = rows(&deployment, 1, table).await;
+        let changed = rows(deployment, 1, table).await;
         assert!(changed.len() == before.len() && changed != before, "{table}: {changed:?}");
-        assert_eq!(owners(&deployment, &buckets(&executions)).await, BTreeSet::from([0]), "{table}");
+        assert_eq!(owners(deployment, &buckets(&executions)).await, BTreeSet::from([0]), "{table}");
         let drop = format!("DROP TRIGGER change ON noetl.{table}; DROP FUNCTION public.change");
         run(&mut deployment.shard(1).await, &drop).await;
         until_line(&mut lines, "buckets have moved").await;
         assert!(command.wait().await.unwrap().success());
-        assert_eq!(rows(&deployment, 1, table).await, before, "{table}");
-        assert_moved(&deployment, &executions, table).await;
+        assert_eq!(rows(deployment, 1, table).await, before, "{table}");
+        assert_moved(deployment, &executions, table).await;
     }
 }
 
@@ -312,7 +322,7 @@ async fn a_source_on_another_server_ends_the_command_and_the_next_one_copies_eve
 /// An execution of shard 0 whose state a replica has read there.
 struct HeldState<'a> {
     deployment: &'a Deployment,
-    server: Server,
+    server: &'a Server,
     id: i64,
     /// Connections of the replica that has read the state.
     replica: Database,
@@ -320,8 +330,7 @@ struct HeldState<'a> {
 }
 
 impl<'a> HeldState<'a> {
-    async fn read(deployment: &'a Deployment) -> Self {
-        let server = deployment.replica_without_projector().await;
+    async fn read(deployment: &'a Deployment, server: &'a Server) -> Self {
         let id = loop {
             let id = server.start_execution().await;
             if deployment.ids_on(0, id, 1) == [id] {
@@ -370,23 +379,39 @@ impl<'a> HeldState<'a> {
     }
 }
 
+/// Each part has an execution of its own.
 #[tokio::test]
-async fn a_state_that_was_read_before_two_moves_is_not_used_if_it_is_stored_after_them() {
+async fn a_state_that_was_read_before_the_bucket_left_is_not_used_after_it_came_back() {
     let deployment = Deployment::start(2).await;
-    let held = HeldState::read(&deployment).await;
+    let server = deployment.replica_without_projector().await;
+    Box::pin(a_state_that_became_unusable_does_not_replace_a_later_one(&deployment, &server)).await;
+    Box::pin(a_state_that_was_read_before_two_moves_is_not_used_if_it_is_stored_after_them(&deployment, &server)).await;
+    // Last, because it leaves triggers.
+    Box::pin(a_move_back_waits_for_statements_that_store_states_from_before_the_bucket_left(&deployment, &server))
+        .await;
+}
+
+/// The source refuses the state while the bucket is away. After the bucket came back, the state is stored and not used.
+async fn a_state_that_was_read_before_two_moves_is_not_used_if_it_is_stored_after_them(
+    deployment: &Deployment,
+    server: &Server,
+) {
+    let held = HeldState::read(deployment, server).await;
     held.leave().await;
     let refused = snapshots::save(&held.replica, &held.state).await.unwrap_err();
     assert!(refused.bucket_moves().is_some(), "{refused}");
-    moved(&deployment, &buckets(&[held.id]), 0, &[]).await;
+    moved(deployment, &buckets(&[held.id]), 0, &[]).await;
     snapshots::save(&held.replica, &held.state).await.unwrap();
     assert_eq!(held.stored().await, 1);
     held.assert_unused().await;
 }
 
-#[tokio::test]
-async fn a_move_back_waits_for_statements_that_store_states_from_before_the_bucket_left() {
-    let deployment = Deployment::start(2).await;
-    let held = HeldState::read(&deployment).await;
+/// The fence of the move back waits for a statement that began before it.
+async fn a_move_back_waits_for_statements_that_store_states_from_before_the_bucket_left(
+    deployment: &Deployment,
+    server: &Server,
+) {
+    let held = HeldState::read(deployment, server).await;
     held.leave().await;
     // A statement of the replica begins, and waits before the trigger of the fence.
     let mut gate = deployment.shard(0).await;
@@ -403,7 +428,7 @@ async fn a_move_back_waits_for_statements_that_store_states_from_before_the_buck
                             WHEN (NEW.state = 'fenced') EXECUTE FUNCTION public.hold();
                         SELECT pg_advisory_lock(2)";
     run(&mut hold, before_fence).await;
-    let (mut command, mut lines) = started(&deployment, &buckets(&[held.id]), 0);
+    let (mut command, mut lines) = started(deployment, &buckets(&[held.id]), 0);
     until_waiting(&mut observer, "UPDATE noetl.bucket_move%").await;
     let save = snapshots::save(&held.replica, &held.state);
     let move_back = async {
@@ -424,10 +449,9 @@ async fn a_move_back_waits_for_statements_that_store_states_from_before_the_buck
     held.assert_unused().await;
 }
 
-#[tokio::test]
-async fn a_state_that_became_unusable_does_not_replace_a_later_one() {
-    let deployment = Deployment::start(2).await;
-    let held = HeldState::read(&deployment).await;
+/// A state of before the anchor was changed does not bring back an earlier status.
+async fn a_state_that_became_unusable_does_not_replace_a_later_one(deployment: &Deployment, server: &Server) {
+    let held = HeldState::read(deployment, server).await;
     // As a bucket that returns to the shard does.
     let outdate = "INSERT INTO noetl.tail_anchor AS anchor (singleton) VALUES (true)
                    ON CONFLICT (singleton) DO UPDATE SET tx_id = excluded.tx_id";
@@ -447,11 +471,10 @@ async fn a_state_that_became_unusable_does_not_replace_a_later_one() {
     assert_eq!(state["status"], "COMPLETED", "{state}");
 }
 
-#[tokio::test]
-async fn the_retention_does_nothing_on_a_shard_to_which_a_fenced_move_leads() {
-    let deployment = Deployment::start(2).await;
-    let executions = with_executions(&deployment, 1).await;
-    kill_at(&deployment, &executions, "shards_move.sealed").await;
+/// The retention of the target works again after the move.
+async fn the_retention_does_nothing_on_a_shard_to_which_a_fenced_move_leads(deployment: &Deployment) {
+    let executions = with_executions_from(deployment, 5000, 1).await;
+    kill_at(deployment, &executions, "shards_move.sealed").await;
     let retention = async || -> String {
         let output = deployment.command("maintain").env("NOETL_EVENT_RETENTION_DAYS", "30").output().await.unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
@@ -463,7 +486,34 @@ async fn the_retention_does_nothing_on_a_shard_to_which_a_fenced_move_leads() {
     let busy = "another process runs the retention";
     let said = retention().await;
     assert!(said.contains(busy), "{said}");
-    moved(&deployment, &buckets(&executions), 1, &[]).await;
+    moved(deployment, &buckets(&executions), 1, &[]).await;
     let said = retention().await;
     assert!(!said.contains(busy), "{said}");
+}
+
+/// A writer that found the time of the fence passed is not followed by a seal.
+async fn a_sealed_fence_is_constant_and_a_fence_whose_time_has_passed_can_t_be_sealed(deployment: &Deployment) {
+    let executions = with_executions_from(deployment, 6000, 3).await;
+    let mut writer = deployment.shard(0).await;
+    kill_at(deployment, &executions, "shards_move.fenced").await;
+    let insert = async |writer: &mut PgConnection, event| {
+        let outcome = try_insert(writer, (executions[0], event), "call.done").await;
+        outcome.map_err(|error| error.as_database_error().unwrap().code().unwrap().into_owned())
+    };
+    assert_eq!(insert(&mut writer, 2).await, Err("NB001".to_owned()));
+    // The time passes.
+    sleep_in_scenario(Duration::from_millis(3100)).await;
+    run(&mut writer, "BEGIN").await;
+    assert_eq!(insert(&mut writer, 3).await, Ok(()));
+    // The mover's seal waits for this writer, and then finds the time passed.
+    let fences: Vec<i16> = buckets(&executions).into_iter().map(u16::cast_signed).collect();
+    let mut sealer = deployment.shard(0).await;
+    run(&mut sealer, "SET lock_timeout = '100ms'").await;
+    let locks = "SELECT bucket FROM noetl.bucket_fence WHERE bucket = ANY($1) FOR UPDATE";
+    let locked = sqlx::query(locks).bind(&fences).execute(&mut sealer).await;
+    assert_eq!(locked.unwrap_err().as_database_error().unwrap().code().unwrap(), "55P03");
+    run(&mut writer, "COMMIT").await;
+    let seal = "UPDATE noetl.bucket_fence SET sealed = true WHERE bucket = ANY($1) AND until > clock_timestamp()";
+    let sealed = sqlx::query(seal).bind(&fences).execute(&mut sealer).await.unwrap().rows_affected();
+    assert_eq!(sealed, 0);
 }

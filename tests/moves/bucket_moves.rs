@@ -17,9 +17,9 @@ use noetl_testkit::outbox::{NO_RELAY, references};
 use noetl_testkit::random::seeded;
 use noetl_testkit::recorder::Recorder;
 use noetl_testkit::worker::{event, event_with};
-use noetl_testkit::{Deployment, QUIET, Server, eventually, sleep_in_scenario};
+use noetl_testkit::{Deployment, QUIET, Server, eventually};
 use serde_json::json;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection};
 
 /// Runs `shards move` for these buckets, which must fail. Returns its standard error.
 async fn refused(deployment: &Deployment, buckets: &BTreeSet<u16>, to: u16, options: &[&str]) -> String {
@@ -49,17 +49,6 @@ async fn send(server: &Server, key: Key) -> Duration {
             assert_eq!((&payload["projected"], &payload["rejected"]), (&json!(1), &json!([])), "{key:?}: {payload}");
             return begun.elapsed();
         }
-    }
-}
-
-#[tokio::test]
-async fn the_bucket_in_sql_is_that_of_the_server() {
-    let deployment = Deployment::start(1).await;
-    let mut ids: Vec<i64> = vec![0, 1, -1, i64::MAX, i64::MIN, 1 << 32, (1 << 32) - 1];
-    ids.extend((0..20_000_i64).map(|n| n.wrapping_mul(0x1234_5678_9abc_def1)));
-    let rows = sqlx::query_as::<_, (i64, i32)>("SELECT id, noetl.bucket_of(id) FROM unnest($1::bigint[]) AS id");
-    for (id, found) in rows.bind(&ids).fetch_all(&mut deployment.shard(0).await).await.unwrap() {
-        assert_eq!(found, i32::from(bucket(id)), "{id}");
     }
 }
 
@@ -156,20 +145,6 @@ async fn writers_from_before_the_fence_are_awaited_and_a_stopped_replica_can_t_w
     send(&frozen, (executions[2], 10)).await;
     let (source, target) = tokio::join!(events(&deployment, 0, &executions), events(&deployment, 1, &executions));
     assert!(!source.contains_key(&(executions[2], 10)) && target.contains_key(&(executions[2], 10)));
-}
-
-#[tokio::test]
-async fn a_transaction_with_an_old_snapshot_can_t_write_past_a_fence() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
-    let executions = with_executions(&deployment, &server, 2).await;
-    // The triggers exist since the first move.
-    moved(&deployment, &BTreeSet::from([bucket(executions[1])]), 1, &[]).await;
-    let mut writer = deployment.shard(0).await;
-    run(&mut writer, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM noetl.bucket_fence").await;
-    moved(&deployment, &BTreeSet::from([bucket(executions[0])]), 1, &[]).await;
-    let refused = try_insert(&mut writer, (executions[0], 9), "call.done").await.unwrap_err();
-    assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "40001", "{refused}");
 }
 
 #[tokio::test]
@@ -367,18 +342,30 @@ const BEFORE_SWITCH: [&str; 10] = [
 const AFTER_SWITCH: [&str; 3] = ["shards_move.switched", "shards_move.opened", "shards_move.closed"];
 
 /// Number of deployments among which the points are distributed. The first move of a deployment creates the triggers of
-/// the fences, so the points up to `shards_move.prepared` are the first ones of a deployment.
+/// the fences, so each of the points up to `shards_move.prepared` comes before other moves of a deployment.
 const DEPLOYMENTS: usize = 3;
 /// Distance of the first ids of the executions of two points. No two points have executions of the same bucket.
 const IDS: i64 = 1000;
 
-/// Runs a scenario for each point. It gets a deployment with a replica, and the first id of its executions.
-async fn for_each(points: &[&str], scenario: impl AsyncFn(&Deployment, &Server, &str, i64)) {
+/// Kills a move at each point. The next command continues it, or aborts it if it is not switched.
+#[tokio::test]
+async fn a_killed_move_is_continued_or_aborted_by_the_next_command() {
+    let points = [&BEFORE_SWITCH[..], &AFTER_SWITCH].concat();
     let in_turn = (0..DEPLOYMENTS).map(async |first| {
         let deployment = Deployment::start(2).await;
         let server = deployment.replica_with(&QUIET).await;
-        for (number, point) in (1..).zip(points.iter().skip(first).step_by(DEPLOYMENTS)) {
-            scenario(&deployment, &server, point, number * IDS).await;
+        let mut ids = (1..).map(|number| number * IDS);
+        let aborted: Vec<&str> = BEFORE_SWITCH.into_iter().skip(first).step_by(DEPLOYMENTS).collect();
+        // A command that is killed before `shards_move.prepared` has created no triggers.
+        let (early, late) = aborted.split_at(usize::from(aborted[0] != "shards_move.prepared"));
+        for point in early {
+            is_aborted(&deployment, &server, point, ids.next().unwrap()).await;
+        }
+        for point in points.iter().skip(first).step_by(DEPLOYMENTS) {
+            is_continued(&deployment, &server, point, ids.next().unwrap()).await;
+        }
+        for point in late {
+            is_aborted(&deployment, &server, point, ids.next().unwrap()).await;
         }
     });
     join_all(in_turn).await;
@@ -396,29 +383,81 @@ async fn outbox_rows_from(deployment: &Deployment, condition: &str, from: i64) -
     deployment.outbox_rows(&format!("{condition} AND execution_id BETWEEN {from} AND {from} + {IDS} - 1")).await
 }
 
-#[tokio::test]
-async fn a_killed_move_is_continued_by_the_next_command() {
-    let points = [&BEFORE_SWITCH[..], &AFTER_SWITCH].concat();
-    for_each(&points, async |deployment: &Deployment, server: &Server, point: &str, from: i64| {
-        let executions = killed_at(deployment, server, point, from).await;
-        let moving = buckets(&executions);
-        moved(deployment, &moving, 1, &[]).await;
-        assert_eq!(owners(deployment, &moving).await, BTreeSet::from([1]), "{point}");
-        assert_eq!(open_moves(deployment).await, 0, "{point}");
-        send(server, (executions[0], 2)).await;
-        let on_target = events(deployment, 1, &executions).await;
-        assert_eq!(on_target.len(), 4, "{point}: {on_target:?}");
-        assert_eq!(outbox_rows_from(deployment, "status <> 'PUBLISHED'", from).await, 6, "{point}");
-        assert!(deployment.outbox(0).await.is_empty(), "{point}");
-    })
-    .await;
+/// Each row is there once, on the target, after a command that continues a killed one.
+async fn is_continued(deployment: &Deployment, server: &Server, point: &str, from: i64) {
+    let executions = killed_at(deployment, server, point, from).await;
+    let moving = buckets(&executions);
+    moved(deployment, &moving, 1, &[]).await;
+    assert_eq!(owners(deployment, &moving).await, BTreeSet::from([1]), "{point}");
+    assert_eq!(open_moves(deployment).await, 0, "{point}");
+    send(server, (executions[0], 2)).await;
+    let on_target = events(deployment, 1, &executions).await;
+    assert_eq!(on_target.len(), 4, "{point}: {on_target:?}");
+    assert_eq!(outbox_rows_from(deployment, "status <> 'PUBLISHED'", from).await, 6, "{point}");
+    let on_source = deployment.outbox(0).await;
+    let is_left = on_source.iter().any(|row| row.execution_id.is_some_and(|id| executions.contains(&id)));
+    assert!(!is_left, "{point}: {on_source:?}");
 }
 
+/// The source has all rows and the target none after an abortion.
+async fn is_aborted(deployment: &Deployment, server: &Server, point: &str, from: i64) {
+    let executions = killed_at(deployment, server, point, from).await;
+    let moving = buckets(&executions);
+    let moves = deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move").await;
+    moved(deployment, &moving, 1, &["--abort"]).await;
+    assert_eq!(owners(deployment, &moving).await, BTreeSet::from([0]), "{point}");
+    assert_eq!(residue(deployment, 1, &executions).await, 0, "{point}");
+    let left = deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move").await;
+    assert_eq!(usize::try_from(moves - left).unwrap(), moving.len(), "{point}");
+    assert_eq!(open_moves(deployment).await, 0, "{point}");
+    send(server, (executions[0], 2)).await;
+    assert_eq!(events(deployment, 0, &executions).await.len(), 4, "{point}");
+    assert_eq!(outbox_rows_from(deployment, "status = 'PENDING'", from).await, 6, "{point}");
+}
+
+/// Moves of other executions, by commands and by the replica, on the same two shards.
 #[tokio::test]
-async fn copied_rows_that_differ_from_the_source_are_copied_again() {
-    let deployment = Deployment::start(2).await;
+async fn moves_are_refused_repeated_and_settled_without_a_lost_or_foreign_row() {
+    let mut deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&QUIET).await;
-    let executions = killed_at(&deployment, &server, "shards_move.caught_up", IDS).await;
+    the_bucket_in_sql_is_that_of_the_server(&deployment).await;
+    // First, because it checks that there is no move.
+    Box::pin(a_dry_run_changes_nothing_and_moves_that_can_t_be_made_are_refused(&deployment, &server)).await;
+    a_transaction_with_an_old_snapshot_can_t_write_past_a_fence(&deployment, &server).await;
+    copied_rows_that_differ_from_the_source_are_copied_again(&deployment, &server).await;
+    // Before the next part, because it waits until no move is open.
+    rows_of_a_bucket_that_left_are_deleted_after_a_day(&deployment, &server).await;
+    a_killed_move_is_settled_by_the_replicas(&deployment, &server).await;
+    // Last, because it adds a shard.
+    let moving = buckets(&with_executions_from(&deployment, &server, 8 * IDS, 1).await);
+    a_move_to_a_shard_that_a_replica_does_not_know_is_refused(&mut deployment, &moving).await;
+}
+
+/// The function in SQL and the one in Rust have the same result for all kinds of ids.
+async fn the_bucket_in_sql_is_that_of_the_server(deployment: &Deployment) {
+    let mut ids: Vec<i64> = vec![0, 1, -1, i64::MAX, i64::MIN, 1 << 32, (1 << 32) - 1];
+    ids.extend((0..2_000_i64).map(|n| n.wrapping_mul(0x1234_5678_9abc_def1)));
+    let rows = sqlx::query_as::<_, (i64, i32)>("SELECT id, noetl.bucket_of(id) FROM unnest($1::bigint[]) AS id");
+    for (id, found) in rows.bind(&ids).fetch_all(&mut deployment.shard(0).await).await.unwrap() {
+        assert_eq!(found, i32::from(bucket(id)), "{id}");
+    }
+}
+
+/// A transaction that does not see the fence is refused by the database.
+async fn a_transaction_with_an_old_snapshot_can_t_write_past_a_fence(deployment: &Deployment, server: &Server) {
+    let executions = with_executions_from(deployment, server, 2 * IDS, 2).await;
+    // The triggers exist since the first move.
+    moved(deployment, &BTreeSet::from([bucket(executions[1])]), 1, &[]).await;
+    let mut writer = deployment.shard(0).await;
+    run(&mut writer, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM noetl.bucket_fence").await;
+    moved(deployment, &BTreeSet::from([bucket(executions[0])]), 1, &[]).await;
+    let refused = try_insert(&mut writer, (executions[0], 9), "call.done").await.unwrap_err();
+    assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "40001", "{refused}");
+}
+
+/// Events that were changed, added or deleted on the target are those of the source after the move.
+async fn copied_rows_that_differ_from_the_source_are_copied_again(deployment: &Deployment, server: &Server) {
+    let executions = killed_at(deployment, server, "shards_move.caught_up", 3 * IDS).await;
     let other = executions[1];
     let change = format!(
         "SET noetl.moves_buckets = 'on'; UPDATE noetl.event SET event_type = 'changed' WHERE execution_id = {};
@@ -427,38 +466,24 @@ async fn copied_rows_that_differ_from_the_source_are_copied_again() {
         executions[0], executions[2],
     );
     run(&mut deployment.shard(1).await, &change).await;
-    moved(&deployment, &buckets(&executions), 1, &[]).await;
-    let rows = "SELECT execution_id, event_id, event_type::text FROM noetl.event ORDER BY execution_id, event_id";
-    let (mut source, mut target) = (deployment.shard(0).await, deployment.shard(1).await);
-    let source: Vec<(i64, i64, String)> = sqlx::query_as(rows).fetch_all(&mut source).await.unwrap();
-    let target: Vec<(i64, i64, String)> = sqlx::query_as(rows).fetch_all(&mut target).await.unwrap();
+    moved(deployment, &buckets(&executions), 1, &[]).await;
+    let rows = "SELECT execution_id, event_id, event_type::text FROM noetl.event WHERE execution_id = ANY($1)
+                ORDER BY execution_id, event_id";
+    let on = async |shard: usize| -> Vec<(i64, i64, String)> {
+        let mut session = deployment.shard_session(shard).await;
+        sqlx::query_as(rows).bind(&executions).fetch_all(&mut *session).await.unwrap()
+    };
+    let (source, target) = (on(0).await, on(1).await);
+    assert_eq!(source.len(), 3);
     assert_eq!(target, source);
 }
 
-#[tokio::test]
-async fn a_killed_move_is_aborted_before_its_switch() {
-    for_each(&BEFORE_SWITCH, async |deployment: &Deployment, server: &Server, point: &str, from: i64| {
-        let executions = killed_at(deployment, server, point, from).await;
-        let moving = buckets(&executions);
-        moved(deployment, &moving, 1, &["--abort"]).await;
-        assert_eq!(owners(deployment, &moving).await, BTreeSet::from([0]), "{point}");
-        assert_eq!(residue(deployment, 1, &executions).await, 0, "{point}");
-        assert_eq!(deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move").await, 0, "{point}");
-        send(server, (executions[0], 2)).await;
-        assert_eq!(events(deployment, 0, &executions).await.len(), 4, "{point}");
-        assert_eq!(outbox_rows_from(deployment, "status = 'PENDING'", from).await, 6, "{point}");
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_killed_move_is_settled_by_the_replicas() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
+/// Replicas lift the fence of a killed command, or complete its switch, so that the buckets can be written again.
+async fn a_killed_move_is_settled_by_the_replicas(deployment: &Deployment, server: &Server) {
     let cases = [("shards_move.fenced", 0), ("shards_move.sealed", 0), ("shards_move.switched", 1)];
     let mut killed = Vec::new();
-    for (number, (point, shard)) in (1..).zip(cases) {
-        killed.push((point, shard, killed_at(&deployment, &server, point, number * IDS).await));
+    for (number, (point, shard)) in (4..).zip(cases) {
+        killed.push((point, shard, killed_at(deployment, server, point, number * IDS).await));
     }
     for (point, shard, executions) in killed {
         // Until then, the client gets an error that it can retry.
@@ -469,79 +494,52 @@ async fn a_killed_move_is_settled_by_the_replicas() {
             refused.is_empty().then_some(())
         })
         .await;
-        assert!(events(&deployment, shard, &executions).await.contains_key(&(executions[0], 2)), "{point}");
+        assert!(events(deployment, shard, &executions).await.contains_key(&(executions[0], 2)), "{point}");
     }
 }
 
-#[tokio::test]
-async fn a_sealed_fence_is_constant_and_a_fence_whose_time_has_passed_can_t_be_sealed() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
-    let executions = with_executions(&deployment, &server, 3).await;
-    assert!(server.stop().await.success());
-    let mut writer = deployment.shard(0).await;
-    kill_at(&deployment, &executions, "shards_move.fenced").await;
-    let insert = async |writer: &mut PgConnection, event| {
-        let outcome = try_insert(writer, (executions[0], event), "call.done").await;
-        outcome.map_err(|error| error.as_database_error().unwrap().code().unwrap().into_owned())
-    };
-    assert_eq!(insert(&mut writer, 2).await, Err("NB001".to_owned()));
-    // The time passes.
-    sleep_in_scenario(Duration::from_millis(3100)).await;
-    run(&mut writer, "BEGIN").await;
-    assert_eq!(insert(&mut writer, 3).await, Ok(()));
-    // The mover's seal waits for this writer, and then finds the time passed.
-    let seal = "UPDATE noetl.bucket_fence SET sealed = true WHERE bucket >= 0 AND until > clock_timestamp()";
-    let mut sealer = deployment.shard(0).await;
-    let locked =
-        sqlx::raw_sql("SET lock_timeout = '100ms'; SELECT FROM noetl.bucket_fence WHERE bucket >= 0 FOR UPDATE")
-            .execute(&mut sealer)
-            .await;
-    assert_eq!(locked.unwrap_err().as_database_error().unwrap().code().unwrap(), "55P03");
-    run(&mut writer, "COMMIT").await;
-    let sealed = sqlx::raw_sql(AssertSqlSafe(seal)).execute(&mut sealer).await.unwrap().rows_affected();
-    assert_eq!(sealed, 0);
+/// A dry run prints the plan. Options that exclude each other and unknown shards are refused.
+async fn a_dry_run_changes_nothing_and_moves_that_can_t_be_made_are_refused(deployment: &Deployment, server: &Server) {
+    let executions = with_executions_from(deployment, server, IDS, 3).await;
+    let moving = buckets(&executions);
+    let planned = moved(deployment, &moving, 1, &["--dry-run"]).await;
+    assert!(planned.starts_with(&format!("{} buckets from shard 0 to shard 1: about ", moving.len())), "{planned}");
+    assert_eq!(owners(deployment, &moving).await, BTreeSet::from([0]));
+    assert_eq!(deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move").await, 0);
+    assert_eq!(residue(deployment, 1, &executions).await, 0);
+
+    let message = refused(deployment, &moving, 2, &[]).await;
+    assert!(message.contains("there is no shard 2"), "{message}");
+    let message = refused(deployment, &moving, 1, &["--dry-run", "--abort"]).await;
+    assert!(message.contains("cannot be used with"), "{message}");
+    assert_eq!(deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move").await, 0);
 }
 
-#[tokio::test]
-async fn a_dry_run_changes_nothing_and_moves_that_can_t_be_made_are_refused() {
-    let mut deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
-    let executions = with_executions(&deployment, &server, 3).await;
-    let moving = buckets(&executions);
-    let planned = moved(&deployment, &moving, 1, &["--dry-run"]).await;
-    assert!(planned.starts_with(&format!("{} buckets from shard 0 to shard 1: about ", moving.len())), "{planned}");
-    assert_eq!(owners(&deployment, &moving).await, BTreeSet::from([0]));
-    assert_eq!(deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move").await, 0);
-    assert_eq!(residue(&deployment, 1, &executions).await, 0);
-
-    let message = refused(&deployment, &moving, 2, &[]).await;
-    assert!(message.contains("there is no shard 2"), "{message}");
-    let message = refused(&deployment, &moving, 1, &["--dry-run", "--abort"]).await;
-    assert!(message.contains("cannot be used with"), "{message}");
-    // The replica does not know the added shard.
+/// The replica that runs does not know the shard that is added.
+async fn a_move_to_a_shard_that_a_replica_does_not_know_is_refused(
+    deployment: &mut Deployment,
+    moving: &BTreeSet<u16>,
+) {
     deployment.add_database().await;
     let added = deployment.command("shards").arg("add").output().await.unwrap();
     assert!(added.status.success());
-    let message = refused(&deployment, &moving, 2, &[]).await;
+    let message = refused(deployment, moving, 2, &[]).await;
     assert!(message.contains("does not know shard 2"), "{message}");
-    assert_eq!(deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move").await, 0);
+    assert_eq!(deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move WHERE target = 2").await, 0);
 }
 
-#[tokio::test]
-async fn rows_of_a_bucket_that_left_are_deleted_after_a_day() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
-    let executions = with_executions(&deployment, &server, 3).await;
-    moved(&deployment, &buckets(&executions[..2]), 1, &[]).await;
-    assert!(residue(&deployment, 0, &executions[..2]).await > 0);
+/// The source keeps the rows of a bucket for a day, and the other buckets keep theirs.
+async fn rows_of_a_bucket_that_left_are_deleted_after_a_day(deployment: &Deployment, server: &Server) {
+    let executions = with_executions_from(deployment, server, 7 * IDS, 3).await;
+    moved(deployment, &buckets(&executions[..2]), 1, &[]).await;
+    assert!(residue(deployment, 0, &executions[..2]).await > 0);
     run(&mut deployment.cluster().await, "UPDATE noetl.bucket_move SET changed_at = now() - interval '25 hours'").await;
     eventually("the rows are deleted", async || {
         let query = "SELECT count(*) FROM noetl.bucket_move WHERE state <> 'cleaned'";
         (deployment.in_cluster(query).await == 0).then_some(())
     })
     .await;
-    assert_eq!(residue(&deployment, 0, &executions[..2]).await, 0);
-    assert!(residue(&deployment, 0, &executions[2..]).await >= 3);
-    assert!(residue(&deployment, 1, &executions[..2]).await > 0);
+    assert_eq!(residue(deployment, 0, &executions[..2]).await, 0);
+    assert!(residue(deployment, 0, &executions[2..]).await >= 3);
+    assert!(residue(deployment, 1, &executions[..2]).await > 0);
 }

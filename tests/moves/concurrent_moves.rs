@@ -18,9 +18,10 @@ const UNFENCE: &str = "UPDATE noetl.bucket_move AS moved SET state = 'copying'%"
 /// Pattern of the statement that deletes aborted moves.
 const FORGET: &str = "WITH forgotten AS (%";
 
-/// Writes one event for each of several executions on shard 0, and returns the executions. No replica runs.
-async fn with_executions(deployment: &Deployment, count: usize) -> Vec<i64> {
-    let executions = deployment.ids_on(0, 1000, count);
+/// Writes one event for each of several executions on shard 0, with ids from `from` on, and returns the executions. No
+/// replica runs.
+async fn with_executions(deployment: &Deployment, from: i64, count: usize) -> Vec<i64> {
+    let executions = deployment.ids_on(0, from, count);
     for id in &executions {
         deployment.commit(*id, 1..=1).await;
     }
@@ -50,6 +51,11 @@ async fn release(holder: &mut PgConnection, gate: i64) {
     run(holder, &format!("SELECT pg_advisory_unlock({gate})")).await;
 }
 
+/// Ends the holding of statements at a gate.
+async fn drop_gate(holder: &mut PgConnection, gate: i64) {
+    run(holder, &format!("DROP FUNCTION public.hold_{gate} CASCADE")).await;
+}
+
 async fn open_moves(deployment: &Deployment) -> i64 {
     deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move WHERE state NOT IN ('settled', 'cleaned')").await
 }
@@ -73,49 +79,58 @@ async fn changed_at_the_end_of_an_attempt(
     (command, lines)
 }
 
+/// Moves of other executions on one deployment.
 #[tokio::test]
-async fn a_command_continues_with_moves_that_another_one_fenced_while_an_attempt_ended() {
+async fn a_command_counts_only_the_moves_that_no_other_command_fenced_switched_or_aborted() {
     let deployment = Deployment::start(2).await;
-    let executions = with_executions(&deployment, 3).await;
+    // First, because the change of the other command concerns all moves of the deployment.
+    a_command_fails_if_another_one_aborted_its_moves_while_an_attempt_ended(&deployment).await;
+    a_command_continues_with_moves_that_another_one_fenced_while_an_attempt_ended(&deployment).await;
+    an_abortion_counts_only_the_moves_that_it_aborted(&deployment).await;
+}
+
+/// The moves that the other command fenced are switched before the command reports success.
+async fn a_command_continues_with_moves_that_another_one_fenced_while_an_attempt_ended(deployment: &Deployment) {
+    let executions = with_executions(deployment, 2000, 3).await;
     let moving = buckets(&executions);
     let fences = "UPDATE noetl.bucket_move SET state = 'fenced', attempt = attempt + 1, changed_at = now()";
-    let (mut command, mut lines) = changed_at_the_end_of_an_attempt(&deployment, &moving, fences).await;
+    let (mut command, mut lines) = changed_at_the_end_of_an_attempt(deployment, &moving, fences).await;
     until_line(&mut lines, "3 of 3 buckets have moved").await;
     assert!(command.wait().await.unwrap().success());
-    assert_eq!(owners(&deployment, &moving).await, BTreeSet::from([1]), "success was reported before the switch");
-    assert_eq!(open_moves(&deployment).await, 0);
+    drop_gate(&mut deployment.cluster().await, 1).await;
+    assert_eq!(owners(deployment, &moving).await, BTreeSet::from([1]), "success was reported before the switch");
+    assert_eq!(open_moves(deployment).await, 0);
     for id in executions {
         let refused = try_insert(&mut deployment.shard(0).await, (id, 2), "call.done").await.unwrap_err();
         assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "NB001", "{refused}");
         insert(&mut deployment.shard(1).await, (id, 2)).await;
-        assert_eq!(events(&deployment, 1, &[id]).await.len(), 2);
+        assert_eq!(events(deployment, 1, &[id]).await.len(), 2);
     }
 }
 
-#[tokio::test]
-async fn a_command_fails_if_another_one_aborted_its_moves_while_an_attempt_ended() {
-    let deployment = Deployment::start(2).await;
-    let executions = with_executions(&deployment, 3).await;
+/// The command names an aborted move, and switches none.
+async fn a_command_fails_if_another_one_aborted_its_moves_while_an_attempt_ended(deployment: &Deployment) {
+    let executions = with_executions(deployment, 1000, 3).await;
     let moving = buckets(&executions);
     let aborts = "DELETE FROM noetl.bucket_move";
-    let (mut command, mut lines) = changed_at_the_end_of_an_attempt(&deployment, &moving, aborts).await;
+    let (mut command, mut lines) = changed_at_the_end_of_an_attempt(deployment, &moving, aborts).await;
     until_line(&mut lines, "another command aborted the move of bucket").await;
     assert!(!command.wait().await.unwrap().success());
-    assert_eq!(owners(&deployment, &moving).await, BTreeSet::from([0]));
+    drop_gate(&mut deployment.cluster().await, 1).await;
+    assert_eq!(owners(deployment, &moving).await, BTreeSet::from([0]));
 }
 
-#[tokio::test]
-async fn an_abortion_counts_only_the_moves_that_it_aborted() {
-    let deployment = Deployment::start(2).await;
-    let executions = with_executions(&deployment, 5).await;
+/// Moves that another command switched, settled or fenced stay in the journal, with their rows.
+async fn an_abortion_counts_only_the_moves_that_it_aborted(deployment: &Deployment) {
+    let executions = with_executions(deployment, 3000, 5).await;
     let [switched, settled, fenced] = [0, 1, 2].map(|index| bucket(executions[index]));
-    kill_at(&deployment, &executions, "shards_move.sealed").await;
+    kill_at(deployment, &executions, "shards_move.sealed").await;
 
     let mut other = deployment.cluster().await;
     hold(&mut other, 1, UNFENCE).await;
     hold(&mut other, 2, FORGET).await;
     let moving = buckets(&executions);
-    let abortion = moved(&deployment, &moving, 1, &["--abort"]);
+    let abortion = moved(deployment, &moving, 1, &["--abort"]);
     let others = async {
         // Two moves end before the command returns its moves to the copy.
         until_waiting(&mut other, UNFENCE).await;
@@ -137,13 +152,15 @@ async fn an_abortion_counts_only_the_moves_that_it_aborted() {
     let (said, ()) = tokio::join!(abortion, others);
     assert_eq!(said, "2 moves of buckets to shard 1 aborted\n");
 
-    let journal = sqlx::query_as::<_, (i16, String)>("SELECT bucket, state FROM noetl.bucket_move");
+    let journal = "SELECT bucket, state FROM noetl.bucket_move WHERE bucket = ANY($1)";
+    let moving: Vec<i16> = moving.into_iter().map(u16::cast_signed).collect();
+    let journal = sqlx::query_as::<_, (i16, String)>(journal).bind(&moving);
     let journal: BTreeMap<i16, String> = journal.fetch_all(&mut other).await.unwrap().into_iter().collect();
     let expected = [(switched, "switched"), (settled, "settled"), (fenced, "fenced")];
     let expected = expected.map(|(bucket, state)| (bucket.cast_signed(), state.to_owned()));
     assert_eq!(journal, BTreeMap::from(expected));
     // The rows of the moves that had ended stay on the target.
-    let on_target: Vec<Key> = events(&deployment, 1, &executions).await.into_keys().collect();
+    let on_target: Vec<Key> = events(deployment, 1, &executions).await.into_keys().collect();
     assert_eq!(on_target, [(executions[0], 1), (executions[1], 1)]);
     // The buckets of the aborted moves can be written again, and those of the others can't.
     let mut source = deployment.shard(0).await;

@@ -2,19 +2,12 @@
 //! database.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use noetl_domain::ids::Id;
 use noetl_domain::shard::bucket_of;
-use noetl_domain::tenant::Scope;
-use noetl_storage::error::DatabaseName;
-use noetl_storage::pools::Database;
-use noetl_storage::snapshots;
 use noetl_testkit::feed::{assert_exactly, insert, run};
 use noetl_testkit::outbox::NO_RELAY;
-use noetl_testkit::worker::event_with;
 use noetl_testkit::{Deployment, QUIET, eventually};
-use serde_json::json;
 
 /// Moves the buckets of these executions.
 async fn moved(deployment: &Deployment, executions: &[i64], to: u16) {
@@ -24,41 +17,6 @@ async fn moved(deployment: &Deployment, executions: &[i64], to: u16) {
     command.args(["move", "--buckets", &buckets.join(","), "--to", &to.to_string()]);
     let output = command.output().await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-#[tokio::test]
-async fn no_fold_starts_with_a_state_of_before_the_bucket_left_and_came_back() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
-    let id = loop {
-        let id = server.start_execution().await;
-        if deployment.ids_on(0, id, 1) == [id] {
-            break id;
-        }
-    };
-    let step = async |number: i64, name: &str| {
-        let step = event_with(id, id + number, &json!({ "type": "step.enter", "nodeName": name, "status": "RUNNING" }));
-        assert_eq!(server.project(&[step]).await["projected"], 1);
-    };
-    step(1_000_001, "first").await;
-    // A replica reads a state, and is stopped before it stores the state.
-    let shard = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 2);
-    let read = snapshots::read(&shard, &Scope::Unrestricted, &[id], Duration::from_secs(10)).await.unwrap();
-    assert_eq!(read.len(), 1);
-
-    moved(&deployment, &[id], 1).await;
-    step(1_000_002, "second").await;
-    moved(&deployment, &[id], 0).await;
-    step(1_000_003, "third").await;
-    // The replica continues.
-    snapshots::save(&shard, &read).await.unwrap();
-    for round in ["read", "advanced"] {
-        let state = server.execution_state(id).await;
-        let steps: Vec<&str> =
-            state["steps"]["nodes"].as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect();
-        assert_eq!(steps, ["first", "second", "third"], "{round}: {state}");
-        server.advance_projections(&[id]).await;
-    }
 }
 
 #[tokio::test]

@@ -114,18 +114,25 @@ async fn an_added_shard_serves_beside_replicas_with_the_old_list() {
     }
     assert!(follower.until_seen(committed.clone()).await);
     follower.assert_saw_exactly(&committed);
+    the_status_estimates_the_rows_and_names_shards_that_are_unavailable(&mut deployment, ids.len()).await;
 }
 
 #[tokio::test]
-async fn a_deployment_of_one_database_gets_a_second_shard() {
+async fn a_deployment_of_one_database_gets_further_shards_also_after_interruptions() {
     let mut deployment = Deployment::start(0).await;
+    a_deployment_of_one_database_gets_a_second_shard(&mut deployment).await;
+    an_interrupted_addition_is_completed_by_the_next_one(&mut deployment).await;
+}
+
+/// Replicas with one and with two databases find and write all executions.
+async fn a_deployment_of_one_database_gets_a_second_shard(deployment: &mut Deployment) {
     let old = deployment.replica().await;
     old.register_entry("run", &json!({ "kind": "playbook" })).await;
     let mut ids = execute(&old, 4).await;
 
     deployment.add_database().await;
-    shards(&deployment, &["add"]).await;
-    assert_eq!(states(&deployment).await, [row("ready", "5040"), row("ready", "0")]);
+    shards(deployment, &["add"]).await;
+    assert_eq!(states(deployment).await, [row("ready", "5040"), row("ready", "0")]);
 
     let new = deployment.replica().await;
     ids.extend(execute(&new, 3).await);
@@ -136,47 +143,51 @@ async fn a_deployment_of_one_database_gets_a_second_shard() {
     deployment.migrate().await;
 }
 
-#[tokio::test]
-async fn an_interrupted_addition_is_completed_by_the_next_one() {
-    let mut deployment = Deployment::start(1).await;
-    let mut expected = vec![row("ready", "5040")];
+/// An addition that was killed at any point shows a new shard, and the next one makes it a part of the deployment.
+async fn an_interrupted_addition_is_completed_by_the_next_one(deployment: &mut Deployment) {
+    let mut expected = vec![row("ready", "5040"), row("ready", "0")];
     for point in ["shards_add.migrated", "shards_add.partitioned"] {
         deployment.add_database().await;
-        let killed = try_shards(&deployment, &["add"], &[("NOETL_FAULT_POINT", point)]).await;
+        let killed = try_shards(deployment, &["add"], &[("NOETL_FAULT_POINT", point)]).await;
         assert!(!killed.status.success(), "{point} was not reached");
-        assert_eq!(states(&deployment).await, [&expected[..], &[row("new", "0")]].concat(), "{point}");
-        shards(&deployment, &["add"]).await;
+        assert_eq!(states(deployment).await, [&expected[..], &[row("new", "0")]].concat(), "{point}");
+        shards(deployment, &["add"]).await;
         expected.push(row("ready", "0"));
-        assert_eq!(states(&deployment).await, expected, "{point}");
+        assert_eq!(states(deployment).await, expected, "{point}");
         assert!(deployment.replica().await.stop().await.success());
     }
 }
 
 #[tokio::test]
-async fn databases_that_can_t_be_shards_are_refused_and_not_changed() {
+async fn the_plan_and_refused_additions_change_nothing() {
     let mut deployment = Deployment::start(2).await;
-    deployment.add_database().await;
+    the_plan_names_the_fewest_moves_and_changes_nothing(&mut deployment).await;
+    databases_that_can_t_be_shards_are_refused_and_not_changed(&mut deployment).await;
+}
+
+/// The third database that the settings name is not a shard, or is not the next one.
+async fn databases_that_can_t_be_shards_are_refused_and_not_changed(deployment: &mut Deployment) {
     let [first, second, third] = [0, 1, 2].map(|shard: usize| deployment.shard_dsns[shard].clone());
 
     // The new database is not named after the existing ones.
     deployment.configure_shards(&[first.clone(), third.clone(), second.clone()]);
-    let (code, message) = refused(&deployment, &["add"]).await;
+    let (code, message) = refused(deployment, &["add"]).await;
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("assigns 2520 buckets to shard 1"), "{message}");
     // An existing shard is not named.
     deployment.configure_shards(std::slice::from_ref(&first));
-    let (code, message) = refused(&deployment, &["add"]).await;
+    let (code, message) = refused(deployment, &["add"]).await;
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("names shard 1"), "{message}");
     // The same database is named twice.
     deployment.configure_shards(&[first.clone(), second.clone(), second.clone()]);
-    let (code, message) = refused(&deployment, &["add"]).await;
+    let (code, message) = refused(deployment, &["add"]).await;
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("configured as shard 2 is shard 1"), "{message}");
     // The database belongs to another deployment.
     let other = Deployment::start(1).await;
     deployment.configure_shards(&[first.clone(), second.clone(), other.shard_dsns[0].clone()]);
-    let (code, message) = refused(&deployment, &["add"]).await;
+    let (code, message) = refused(deployment, &["add"]).await;
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("shard 0 of another deployment"), "{message}");
     assert!(!has_tables(&mut deployment.shard(2).await).await);
@@ -187,7 +198,7 @@ async fn databases_that_can_t_be_shards_are_refused_and_not_changed() {
                      INSERT INTO noetl.execution VALUES (1)";
     sqlx::raw_sql(statement).execute(&mut deployment.shard(2).await).await.unwrap();
     for arguments in [&["add", "--dry-run"][..], &["add"]] {
-        let (code, message) = refused(&deployment, arguments).await;
+        let (code, message) = refused(deployment, arguments).await;
         assert_eq!(code, Some(1), "{message}");
         assert!(message.contains("shard 2 can't be added: it holds executions"), "{message}");
     }
@@ -196,47 +207,46 @@ async fn databases_that_can_t_be_shards_are_refused_and_not_changed() {
     assert_eq!(tables, 1);
 }
 
-#[tokio::test]
-async fn the_status_estimates_the_rows_and_names_shards_that_are_unavailable() {
-    let mut deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
-    server.register_entry("run", &json!({ "kind": "playbook" })).await;
-    execute(&server, 20).await;
+/// The numbers of the status are those of the statistics of the databases.
+async fn the_status_estimates_the_rows_and_names_shards_that_are_unavailable(
+    deployment: &mut Deployment,
+    executions: usize,
+) {
+    let executions = u64::try_from(executions).unwrap();
     // The server's sessions report their rows with a delay. Those reported after an ANALYZE are counted twice until the
     // next one.
     eventually("the status shows all executions", async || {
-        for shard in 0..2 {
+        for shard in 0..3 {
             deployment.on_shard(shard, "ANALYZE noetl.execution").await;
         }
         let estimate = "SELECT greatest(reltuples::bigint, pg_stat_get_live_tuples(oid)) FROM pg_class
                         WHERE oid = 'noetl.execution'::regclass";
-        if deployment.sum_over_shards(estimate).await != 20 {
+        if deployment.sum_over_shards(estimate).await.cast_unsigned() != executions {
             return None;
         }
-        let table = shards(&deployment, &[]).await;
-        let executions = |line: &str| line.split_whitespace().nth(4).and_then(|cell| cell.parse::<u64>().ok());
-        (table.lines().filter_map(executions).sum::<u64>() == 20).then_some(())
+        let table = shards(deployment, &[]).await;
+        let cell = |line: &str| line.split_whitespace().nth(4).and_then(|cell| cell.parse::<u64>().ok());
+        (table.lines().filter_map(cell).sum::<u64>() == executions).then_some(())
     })
     .await;
 
     // No server listens on the address of shard 1.
     let (server, database) = deployment.shard_dsns[1].rsplit_once('/').unwrap();
     let nowhere = format!("{}:1/{database}", server.rsplit_once(':').unwrap().0);
-    deployment.configure_shards(&[deployment.shard_dsns[0].clone(), nowhere]);
-    assert_eq!(states(&deployment).await, [row("ready", "2520"), row("unavailable", "2520")]);
+    deployment.configure_shards(&[deployment.shard_dsns[0].clone(), nowhere, deployment.shard_dsns[2].clone()]);
+    assert_eq!(states(deployment).await, [row("ready", "2520"), row("unavailable", "2520"), row("ready", "0")]);
 }
 
-#[tokio::test]
-async fn the_plan_names_the_fewest_moves_and_changes_nothing() {
-    let mut deployment = Deployment::start(2).await;
-    assert_eq!(shards(&deployment, &["rebalance", "--plan"]).await, "0 of 5040 buckets move\n");
+/// The plan moves buckets only to the added database, and as few as possible.
+async fn the_plan_names_the_fewest_moves_and_changes_nothing(deployment: &mut Deployment) {
+    assert_eq!(shards(deployment, &["rebalance", "--plan"]).await, "0 of 5040 buckets move\n");
     deployment.add_database().await;
-    let plan = shards(&deployment, &["rebalance", "--plan"]).await;
+    let plan = shards(deployment, &["rebalance", "--plan"]).await;
     let expected = "840 buckets from shard 0 to shard 2: 2-5036/6\n840 buckets from shard 1 to shard 2: 5-5039/6\n\
                     1680 of 5040 buckets move\n";
     assert_eq!(plan, expected);
-    assert_eq!(states(&deployment).await[..2], [row("ready", "2520"), row("ready", "2520")]);
-    let (code, message) = refused(&deployment, &["rebalance"]).await;
+    assert_eq!(states(deployment).await[..2], [row("ready", "2520"), row("ready", "2520")]);
+    let (code, message) = refused(deployment, &["rebalance"]).await;
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("--plan"), "{message}");
 }

@@ -386,13 +386,40 @@ async fn published(deployment: &Deployment) {
         .await;
 }
 
+/// Query of a page of a log in the order of arrival.
+const ARRIVAL: &str = "query($id: ID, $after: String) {
+    events(executionId: $id, order: ARRIVAL, first: 3, after: $after) { pageInfo { endCursor } } }";
+
+/// A page of a moved log and the live events after it have every event once. The bucket of the log is on shard 1, and
+/// the log has 7 events.
+async fn a_page_of_a_moved_log_and_its_live_events_have_every_event_once(
+    deployment: &Deployment,
+    server: &Server,
+    log: i64,
+    arrived: &Value,
+) {
+    let list = "query($id: ID) { events(executionId: $id, first: 100) { streamCursor nodes { executionId eventId } } }";
+    let read = server.data(list, json!({ "id": log.to_string() })).await["events"].take();
+    assert_eq!(read["nodes"].as_array().unwrap().len(), 7, "{read}");
+    let own = json!({ "executionIds": [log.to_string()] });
+    let mut reader = Reader::open(server, json!({ "after": read["streamCursor"] }), own).await;
+    commit(deployment, 1, log, 8..=8).await;
+    assert!(reader.until_seen([(log, 8)]).await);
+    assert_eq!(reader.seen, [(log, 8)]);
+
+    // Positions in the order of arrival are of the database that wrote the events.
+    let after = json!({ "id": log.to_string(), "after": arrived });
+    let refused = server.send(ARRIVAL, after).await.unwrap();
+    assert!(refused["errors"][0]["message"].as_str().unwrap().contains("the shard was moved"), "{refused}");
+}
+
 #[tokio::test]
 async fn readers_get_the_events_of_moved_buckets_once_and_in_order() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    let executions = deployment.ids_on(0, 1, 4);
-    let (moved, other) = (executions[0], executions[1]);
+    let [moved, other, log] = deployment.ids_on(0, 1, 3)[..] else { panic!("three executions") };
+    commit(&deployment, 0, log, 1..=5).await;
     commit(&deployment, 0, moved, 1..=20).await;
     let mut early = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
     // The rest of the source's stream has many pages, so a reader of both streams gets to the end of the other one first.
@@ -405,12 +432,17 @@ async fn readers_get_the_events_of_moved_buckets_once_and_in_order() {
     published(&deployment).await;
     assert!(early.next_event().await);
     let cursor = early.cursor.clone();
+    let arrived =
+        server.data(ARRIVAL, json!({ "id": log.to_string() })).await["events"]["pageInfo"]["endCursor"].take();
     assert!(server.stop().await.success());
 
-    move_all(&deployment, &[moved], 0, 1).await;
+    move_all(&deployment, &[moved, log], 0, 1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
     commit(&deployment, 1, moved, 41..=60).await;
+    commit(&deployment, 1, log, 6..=7).await;
+    published(&deployment).await;
+    a_page_of_a_moved_log_and_its_live_events_have_every_event_once(&deployment, &server, log, &arrived).await;
     // Back, with events on the first shard again.
     published(&deployment).await;
     assert!(server.stop().await.success());
@@ -430,7 +462,7 @@ async fn readers_get_the_events_of_moved_buckets_once_and_in_order() {
     ] {
         let reader = Reader::open(&server, start, filter).await;
         assert_exactly(&reader.seen, wanted);
-        assert_in_order(&reader.seen, [moved]);
+        assert_in_order(&reader.seen, [moved, log]);
         assert_eq!(reader.gaps(), []);
     }
     // A cursor of before the barriers.
@@ -438,7 +470,7 @@ async fn readers_get_the_events_of_moved_buckets_once_and_in_order() {
     let missed: BTreeSet<Key> = committed.difference(&early.seen.iter().copied().collect()).copied().collect();
     let seen: BTreeSet<Key> = rest.seen.iter().copied().collect();
     assert!(missed.iter().filter(|key| key.0 == other || key.1 > 20).all(|key| seen.contains(key)));
-    assert_in_order(&rest.seen, [moved]);
+    assert_in_order(&rest.seen, [moved, log]);
     assert_eq!(seen.len(), rest.seen.len(), "an event came twice");
 }
 
@@ -463,42 +495,6 @@ async fn a_stream_that_ends_before_the_barrier_gives_a_gap_and_the_reader_contin
     let seen: Vec<i64> = reader.seen.iter().map(|key| key.1).collect();
     assert_eq!(seen, [1, 2, 3, 4, 5]);
     assert_eq!(reader.gaps(), [(0, 4, 1003, "RETENTION")]);
-}
-
-#[tokio::test]
-async fn a_page_of_a_moved_log_and_its_live_events_have_every_event_once() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
-    deployment.feeds_begun().await;
-    let moved = deployment.ids_on(0, 1, 1)[0];
-    commit(&deployment, 0, moved, 1..=5).await;
-    published(&deployment).await;
-    let page = "query($id: ID, $order: EventOrder, $after: String) {
-        events(executionId: $id, order: $order, first: 3, after: $after) {
-            streamCursor nodes { eventId } pageInfo { endCursor } } }";
-    let log = json!({ "id": moved.to_string(), "order": "ARRIVAL" });
-    let arrived = server.data(page, log.clone()).await["events"].take();
-    assert!(server.stop().await.success());
-
-    move_all(&deployment, &[moved], 0, 1).await;
-    let server = deployment.replica().await;
-    deployment.feeds_begun().await;
-    commit(&deployment, 1, moved, 6..=7).await;
-    published(&deployment).await;
-    let list = "query($id: ID) { events(executionId: $id, first: 100) { streamCursor nodes { executionId eventId } } }";
-    let read = server.data(list, json!({ "id": moved.to_string() })).await["events"].take();
-    assert_eq!(read["nodes"].as_array().unwrap().len(), 7, "{read}");
-    let own = json!({ "executionIds": [moved.to_string()] });
-    let mut reader = Reader::open(&server, json!({ "after": read["streamCursor"] }), own).await;
-    commit(&deployment, 1, moved, 8..=8).await;
-    assert!(reader.until_seen([(moved, 8)]).await);
-    assert_eq!(reader.seen, [(moved, 8)]);
-
-    // Positions in the order of arrival are of the database that wrote the events.
-    let mut after = log;
-    after["after"] = arrived["pageInfo"]["endCursor"].clone();
-    let refused = server.send(page, after).await.unwrap();
-    assert!(refused["errors"][0]["message"].as_str().unwrap().contains("the shard was moved"), "{refused}");
 }
 
 #[tokio::test]

@@ -81,17 +81,6 @@ impl Follower {
     }
 }
 
-/// Returns a deployment of two shards with a published event in each, its replica, and the execution of the first one.
-async fn published() -> (Deployment, Server, i64) {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
-    deployment.feeds_begun().await;
-    let [moved, other] = [0, 1].map(|shard| deployment.ids_on(shard, 1, 1)[0]);
-    publish(&deployment, 0, moved, 1..=1).await;
-    publish(&deployment, 1, other, 1..=1).await;
-    (deployment, server, moved)
-}
-
 /// Commits events of an execution on a shard, one transaction for each, and waits until they are published.
 async fn publish(deployment: &Deployment, shard: usize, execution: i64, events: std::ops::RangeInclusive<i64>) {
     let mut database = deployment.shard(shard).await;
@@ -112,30 +101,52 @@ async fn move_bucket(deployment: &Deployment, databases: &Databases, execution: 
 }
 
 #[tokio::test]
-async fn a_slow_reader_of_one_execution_gets_each_event_of_its_moved_bucket_once_and_in_order() {
-    let (deployment, _server, moved) = published().await;
-    let follower = Follower::of(&deployment, moved).await;
+async fn a_reader_of_one_execution_gets_each_event_of_its_moved_bucket_once_also_if_it_or_its_replica_is_late() {
+    let deployment = Deployment::start(2).await;
+    let _server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.feeds_begun().await;
+    let (moved, other) = (deployment.ids_on(0, 1, 2), deployment.ids_on(1, 1, 1)[0]);
+    for (shard, execution) in [(0, moved[0]), (0, moved[1]), (1, other)] {
+        publish(&deployment, shard, execution, 1..=1).await;
+    }
+    // The second one waits for longer than the first one takes.
+    tokio::join!(
+        a_slow_reader_of_one_execution_gets_each_event_of_its_moved_bucket_once_and_in_order(&deployment, moved[0]),
+        a_reader_of_one_execution_misses_no_event_if_its_replica_learns_late_that_the_bucket_has_moved(
+            &deployment,
+            moved[1]
+        )
+    );
+}
+
+/// The client does not read while the bucket moves away and back.
+async fn a_slow_reader_of_one_execution_gets_each_event_of_its_moved_bucket_once_and_in_order(
+    deployment: &Deployment,
+    moved: i64,
+) {
+    let follower = Follower::of(deployment, moved).await;
 
     // The client does not read until the bucket has moved twice, so the reader has not opened the other stream.
-    publish(&deployment, 0, moved, 2..=20).await;
-    move_bucket(&deployment, &follower.databases, moved, 0, 1).await;
-    publish(&deployment, 1, moved, 21..=40).await;
-    move_bucket(&deployment, &follower.databases, moved, 1, 0).await;
-    publish(&deployment, 0, moved, 41..=60).await;
+    publish(deployment, 0, moved, 2..=20).await;
+    move_bucket(deployment, &follower.databases, moved, 0, 1).await;
+    publish(deployment, 1, moved, 21..=40).await;
+    move_bucket(deployment, &follower.databases, moved, 1, 0).await;
+    publish(deployment, 0, moved, 41..=60).await;
     assert_eq!(follower.events_until(60).await, (2..=60).collect::<Vec<i64>>());
 }
 
 /// The replica could not read the cluster database for longer than the clocks may differ, and the bucket moved meanwhile.
-#[tokio::test]
-async fn a_reader_of_one_execution_misses_no_event_if_its_replica_learns_late_that_the_bucket_has_moved() {
-    let (deployment, _server, moved) = published().await;
-    let mut follower = Follower::of(&deployment, moved).await;
+async fn a_reader_of_one_execution_misses_no_event_if_its_replica_learns_late_that_the_bucket_has_moved(
+    deployment: &Deployment,
+    moved: i64,
+) {
+    let mut follower = Follower::of(deployment, moved).await;
 
     let moving = deployment.begin_move(moved, 0, 1).await;
     deployment.copy_bucket(moving).await;
     deployment.switch_bucket(moving).await;
     deployment.settle_bucket(moving).await;
-    publish(&deployment, 1, moved, 2..=3).await;
+    publish(deployment, 1, moved, 2..=3).await;
     let late = Instant::now() + CLOCK_DIFFERENCE;
     let mut waits_since = Instant::now();
     while waits_since < late {
@@ -175,15 +186,28 @@ const REQUESTS: [(&str, &str, &str); 4] = [
 ];
 
 #[tokio::test]
-async fn outbox_rows_are_found_although_the_map_of_the_replica_is_outdated() {
+async fn outbox_rows_are_found_if_the_map_changes_before_or_while_they_are_read() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&QUIET).await;
-    let executions = deployment.ids_on(0, 1, REQUESTS.len());
+    let executions = deployment.ids_on(0, 1, REQUESTS.len() + 1);
+    let (last, executions) = executions.split_last().unwrap();
+    Box::pin(outbox_rows_are_found_although_the_map_of_the_replica_is_outdated(&deployment, &server, executions)).await;
+    // The ids of outbox rows count the rows of the shard.
+    let entry = format!("outbox-0-{}", executions.len() + 1);
+    Box::pin(an_outbox_row_is_found_if_the_map_changes_while_it_is_read(&deployment, &server, *last, &entry)).await;
+}
+
+/// A request looks for a new map before it uses one that may be outdated.
+async fn outbox_rows_are_found_although_the_map_of_the_replica_is_outdated(
+    deployment: &Deployment,
+    server: &Server,
+    executions: &[i64],
+) {
     let unrelated = bucket_of(Id::new(deployment.ids_on(1, 1, 1)[0]));
-    for (number, (execution, (before, query, value))) in (1..).zip(executions.into_iter().zip(REQUESTS)) {
+    for (number, (execution, (before, query, value))) in (1..).zip(executions.iter().copied().zip(REQUESTS)) {
         deployment.fill_outbox(0, &[execution], 1).await;
         deployment.on_shard(0, before).await;
-        let moving = copied(&deployment, execution).await;
+        let moving = copied(deployment, execution).await;
         // The replica can read the version of the map, but not the map.
         let mut cluster = deployment.cluster().await;
         let broken = format!(
@@ -216,16 +240,18 @@ async fn outbox_rows_are_found_although_the_map_of_the_replica_is_outdated() {
     }
 }
 
-#[tokio::test]
-async fn an_outbox_row_is_found_if_the_map_changes_while_it_is_read() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
-    let execution = deployment.ids_on(0, 1, 1)[0];
+/// The bucket is switched after the request has read the id of the row on the source.
+async fn an_outbox_row_is_found_if_the_map_changes_while_it_is_read(
+    deployment: &Deployment,
+    server: &Server,
+    execution: i64,
+    entry: &str,
+) {
     deployment.fill_outbox(0, &[execution], 1).await;
-    let moving = copied(&deployment, execution).await;
+    let moving = copied(deployment, execution).await;
     let mut lock = deployment.shard(0).await;
     run(&mut lock, "BEGIN; LOCK TABLE noetl.outbox_forward").await;
-    let response = status_of(&server, "outbox-0-1");
+    let response = status_of(server, entry);
     tokio::pin!(response);
     let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'noetl.outbox_forward'::regclass AND NOT granted";
     let waiting = eventually("the current id is read", async || {

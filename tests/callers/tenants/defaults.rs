@@ -6,16 +6,30 @@ use noetl_testkit::worker::{event, event_with};
 use noetl_testkit::{Deployment, Server, eventually, execute_input};
 use serde_json::{Value, json};
 
+use super::snapshots;
+
 const QUIET: [(&str, &str); 2] = [NO_RELAY, ("NOETL_PROJECTOR", "false")];
 const EXECUTE: &str = "mutation($input: ExecuteInput!) { execute(input: $input) {
     execution { id tenantId organizationId } userErrors { code field } } }";
 
-async fn start() -> (Deployment, Server) {
+#[tokio::test]
+async fn tenants_and_organizations_have_defaults_are_kept_and_can_be_selected() {
     let deployment = Deployment::start(2).await;
+    abandon_a_claim(&deployment).await;
     let server = deployment.replica_with(&QUIET).await;
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    (deployment, server)
+    for path in ["abandoned", "filtered", "defaults", "registered", "events"] {
+        server.register_entry(path, &json!({ "kind": "subscription" })).await;
+    }
+    abandon_a_registration(&deployment).await;
+    // First, because it lists everything of some tenants.
+    Box::pin(lists_and_live_events_can_be_limited_to_a_tenant_and_an_organization(&deployment, &server)).await;
+    executions_have_the_tenant_of_the_parent_or_the_named_one_or_the_default(&deployment, &server).await;
+    a_registration_that_names_another_tenant_than_the_live_subscriptions_is_rejected(&server).await;
+    events_have_the_tenant_of_their_execution(&deployment, &server).await;
+    a_request_that_names_a_tenant_differs_from_one_that_names_none(&server).await;
+    snapshots::a_state_is_read_from_the_snapshot_of_its_tenant_only(&deployment, &server).await;
+    abandoned_claims_and_registrations_are_finished_with_their_tenants(&deployment).await;
 }
 
 async fn execute(server: &Server, more: Value) -> Value {
@@ -42,40 +56,41 @@ async fn owners(deployment: &Deployment, id: &str) -> Vec<String> {
     deployment.rows::<(String,)>(query, id).await.into_iter().map(|row| row.0).collect()
 }
 
-#[tokio::test]
-async fn executions_have_the_tenant_of_the_parent_or_the_named_one_or_the_default() {
-    let (deployment, server) = start().await;
-    let plain = started(&server, json!({})).await;
-    assert_eq!(owners(&deployment, &plain).await, ["default/default"]);
-    let parent = started(&server, json!({ "tenantId": "acme", "organizationId": "west" })).await;
-    assert_eq!(owners(&deployment, &parent).await, ["acme/west"]);
-    let child = started(&server, json!({ "parentExecutionId": parent })).await;
-    assert_eq!(owners(&deployment, &child).await, ["acme/west"]);
-    let east = started(&server, json!({ "parentExecutionId": parent, "organizationId": "east" })).await;
-    assert_eq!(owners(&deployment, &east).await, ["acme/east"]);
-    let foreign = execute(&server, json!({ "parentExecutionId": parent, "tenantId": "globex" })).await;
+/// A child has the tenant and the organization of its parent, or another organization that the request names.
+async fn executions_have_the_tenant_of_the_parent_or_the_named_one_or_the_default(
+    deployment: &Deployment,
+    server: &Server,
+) {
+    let plain = started(server, json!({})).await;
+    assert_eq!(owners(deployment, &plain).await, ["default/default"]);
+    let parent = started(server, json!({ "tenantId": "acme", "organizationId": "west" })).await;
+    assert_eq!(owners(deployment, &parent).await, ["acme/west"]);
+    let child = started(server, json!({ "parentExecutionId": parent })).await;
+    assert_eq!(owners(deployment, &child).await, ["acme/west"]);
+    let east = started(server, json!({ "parentExecutionId": parent, "organizationId": "east" })).await;
+    assert_eq!(owners(deployment, &east).await, ["acme/east"]);
+    let foreign = execute(server, json!({ "parentExecutionId": parent, "tenantId": "globex" })).await;
     assert_eq!(foreign["userErrors"], json!([{ "code": "INVALID_INPUT", "field": ["tenantId"] }]));
     for (field, name) in [("tenantId", String::new()), ("organizationId", "x".repeat(257)), ("tenantId", "a\nb".into())]
     {
-        let invalid = execute(&server, json!({ field: name })).await;
+        let invalid = execute(server, json!({ field: name })).await;
         assert_eq!(invalid["userErrors"], json!([{ "code": "INVALID_INPUT", "field": [field] }]));
     }
 
     let register =
-        "mutation { registerSubscription(input: { path: \"inbox\", tenantId: \"acme\", organizationId: \"west\" }) {
+        "mutation { registerSubscription(input: { path: \"defaults\", tenantId: \"acme\", organizationId: \"west\" }) {
         subscription { id tenantId organizationId } } }";
     let subscription = server.data(register, Value::Null).await["registerSubscription"]["subscription"].take();
     assert_eq!((&subscription["tenantId"], &subscription["organizationId"]), (&json!("acme"), &json!("west")));
-    let message = started(&server, json!({ "parentExecutionId": subscription["id"] })).await;
-    assert_eq!(owners(&deployment, &message).await, ["acme/west"]);
+    let message = started(server, json!({ "parentExecutionId": subscription["id"] })).await;
+    assert_eq!(owners(deployment, &message).await, ["acme/west"]);
 }
 
-#[tokio::test]
-async fn a_registration_that_names_another_tenant_than_the_live_subscriptions_is_rejected() {
-    let (_deployment, server) = start().await;
+/// A caller without a tenant gets the live subscription of a path, unless it names another tenant.
+async fn a_registration_that_names_another_tenant_than_the_live_subscriptions_is_rejected(server: &Server) {
     let register = async |more: &str| {
         let query = format!(
-            "mutation {{ registerSubscription(input: {{ path: \"inbox\" {more} }}) {{
+            "mutation {{ registerSubscription(input: {{ path: \"registered\" {more} }}) {{
                 subscription {{ id }} userErrors {{ code field }} }} }}"
         );
         server.data(&query, Value::Null).await["registerSubscription"].take()
@@ -87,12 +102,11 @@ async fn a_registration_that_names_another_tenant_than_the_live_subscriptions_is
     assert_eq!(register(", tenantId: \"globex\"").await["userErrors"], refused);
 }
 
-#[tokio::test]
-async fn events_have_the_tenant_of_their_execution() {
-    let (deployment, server) = start().await;
-    let execution = started(&server, json!({ "tenantId": "acme", "organizationId": "west" })).await;
+/// Events that name no tenant have that of their execution, of its first event, or the default.
+async fn events_have_the_tenant_of_their_execution(deployment: &Deployment, server: &Server) {
+    let execution = started(server, json!({ "tenantId": "acme", "organizationId": "west" })).await;
     let subscription =
-        "mutation { registerSubscription(input: { path: \"inbox\", tenantId: \"globex\" }) { subscription { id } } }";
+        "mutation { registerSubscription(input: { path: \"events\", tenantId: \"globex\" }) { subscription { id } } }";
     let subscription =
         server.data(subscription, Value::Null).await["registerSubscription"]["subscription"]["id"].take();
     let id = |text: &Value| text.as_str().unwrap().parse::<i64>().unwrap();
@@ -117,16 +131,18 @@ async fn events_have_the_tenant_of_their_execution() {
     }
 }
 
-#[tokio::test]
-async fn lists_and_live_events_can_be_limited_to_a_tenant_and_an_organization() {
-    let (deployment, server) = start().await;
+/// Lists, logs and live events have exactly the rows of the tenant and the organization of their filter.
+async fn lists_and_live_events_can_be_limited_to_a_tenant_and_an_organization(
+    deployment: &Deployment,
+    server: &Server,
+) {
     deployment.feeds_begun().await;
     let mut ids = Vec::new();
     for (tenant, organization) in [("acme", "west"), ("acme", "east"), ("globex", "west")] {
-        ids.push(started(&server, json!({ "tenantId": tenant, "organizationId": organization })).await);
+        ids.push(started(server, json!({ "tenantId": tenant, "organizationId": organization })).await);
     }
     let register =
-        "mutation { registerSubscription(input: { path: \"inbox\", tenantId: \"acme\", organizationId: \"west\" }) {
+        "mutation { registerSubscription(input: { path: \"filtered\", tenantId: \"acme\", organizationId: \"west\" }) {
         subscription { id } } }";
     let subscription = server.data(register, Value::Null).await["registerSubscription"]["subscription"]["id"].take();
     for (filter, executions, subscriptions) in [
@@ -154,14 +170,13 @@ async fn lists_and_live_events_can_be_limited_to_a_tenant_and_an_organization() 
         let log = server.data(stored, json!({ "id": subscription, "filter": filter })).await;
         assert_eq!(log["events"]["nodes"].as_array().unwrap().len(), subscriptions, "{filter}");
         deployment.until_all_published().await;
-        let reader = Reader::open(&server, json!({ "beginning": true }), filter.clone()).await;
+        let reader = Reader::open(server, json!({ "beginning": true }), filter.clone()).await;
         assert_eq!(reader.seen.len(), expected.len() + subscriptions, "{filter}");
     }
 }
 
-#[tokio::test]
-async fn a_request_that_names_a_tenant_differs_from_one_that_names_none() {
-    let (_deployment, server) = start().await;
+/// Dedup keys without a parent are unique within a tenant.
+async fn a_request_that_names_a_tenant_differs_from_one_that_names_none(server: &Server) {
     let dedup = json!({ "key": "a" });
     let first = server.execute(json!({ "path": "flow", "dedup": dedup })).await;
     let same = server.execute(json!({ "path": "flow", "dedup": dedup })).await;
@@ -173,28 +188,33 @@ async fn a_request_that_names_a_tenant_differs_from_one_that_names_none() {
     assert_eq!((&east["executionId"], &east["differs"]), (&other["executionId"], &json!(true)));
 }
 
-#[tokio::test]
-async fn abandoned_claims_and_registrations_are_finished_with_their_tenants() {
-    let deployment = Deployment::start(2).await;
+/// Leaves a dedup claim of a caller that crashed before it started the execution 1.
+async fn abandon_a_claim(deployment: &Deployment) {
     let claims = "INSERT INTO noetl.subscription_dedup
             (subscription_id, dedup_key, execution_id, request_hash, state, request, seen_at, expires_at)
         SELECT 0, 1, 1, '\\x00', 0,
                jsonb_build_object('execution_id', 1, 'event_id', 11, 'parent_execution_id', NULL, 'catalog_id', 0,
                    'path', 'flow', 'workload', '{}'::jsonb, 'pool', NULL, 'trace', NULL,
                    'emitted_at', '2026-11-21T02:00:00Z', 'actor', NULL,
-                   'tenancy', jsonb_build_object('tenant_id', 'acme', 'organization_id', 'west')),
+                   'tenancy', jsonb_build_object('tenant_id', 'initech', 'organization_id', 'south')),
                now() - interval '1 hour', now() + interval '1 hour'";
     run(&mut deployment.cluster().await, claims).await;
-    let server = deployment.replica_with(&QUIET).await;
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+}
+
+/// Leaves the intent of a caller that crashed before it registered the subscription 99.
+async fn abandon_a_registration(deployment: &Deployment) {
     let intent = "INSERT INTO noetl.subscription_registry
             (path, subscription_id, intent_after, intent_tenant_id, intent_organization_id, updated_at)
-        VALUES ('inbox', 99, 0, 'acme', 'west', now() - interval '1 hour')";
+        VALUES ('abandoned', 99, 0, 'initech', 'south', now() - interval '1 hour')";
     run(&mut deployment.cluster().await, intent).await;
+}
+
+/// The sweeper starts the execution and registers the subscription with the tenants that the callers named.
+async fn abandoned_claims_and_registrations_are_finished_with_their_tenants(deployment: &Deployment) {
     let settled = "SELECT (SELECT count(*) FROM noetl.subscription_dedup WHERE state = 0)
                         + (SELECT count(*) FROM noetl.subscription_registry WHERE intent_after IS NOT NULL)";
     eventually("the sweeper has finished them", async || (deployment.in_cluster(settled).await == 0).then_some(()))
         .await;
-    assert_eq!(owners(&deployment, "1").await, ["acme/west"]);
-    assert_eq!(owners(&deployment, "99").await, ["acme/west"]);
+    assert_eq!(owners(deployment, "1").await, ["initech/south"]);
+    assert_eq!(owners(deployment, "99").await, ["initech/south"]);
 }

@@ -17,7 +17,7 @@ use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use noetl_testkit::{Deployment, TokenFile, http_client};
+use noetl_testkit::http_client;
 
 use world::{Side, World};
 
@@ -97,8 +97,9 @@ fn every_root_field_has_a_check() {
 }
 
 #[tokio::test]
-async fn each_root_field_reads_and_changes_only_the_data_of_the_callers_tenant() {
+async fn each_root_field_and_route_shows_and_changes_only_the_data_of_the_callers_tenant() {
     let (world, mut failed) = (World::start().await, Vec::new());
+    a_token_with_a_tenant_gets_no_metrics_and_no_backlog(&world).await;
     for (of, fields, check) in ROOT_FIELDS {
         for (own, other) in [(&world.acme, &world.globex), (&world.globex, &world.acme)] {
             // A check that fails does not hide the others.
@@ -111,18 +112,12 @@ async fn each_root_field_reads_and_changes_only_the_data_of_the_callers_tenant()
 }
 
 /// These routes are about the whole deployment.
-#[tokio::test]
-async fn a_token_with_a_tenant_gets_no_metrics_and_no_backlog() {
-    let (deployment, tokens) = (Deployment::start(0).await, TokenFile::new());
-    let root = tokens.add(&["--role", "viewer", "--subject", "root"]);
-    let acme = tokens.add(&["--role", "admin", "--tenant", "acme"]);
-    let (name, path) = tokens.setting();
-    let server = deployment.replica_with(&[(name, &path)]).await;
+async fn a_token_with_a_tenant_gets_no_metrics_and_no_backlog(world: &World) {
     let status = async |token: &str, path: &str| {
-        let request = http_client().get(format!("{}{path}", server.url)).bearer_auth(token);
+        let request = http_client().get(format!("{}{path}", world.server.url)).bearer_auth(token);
         request.send().await.unwrap().status().as_u16()
     };
     for path in ["/metrics", "/scaler/outbox", "/scaler/subscriptions"] {
-        assert_eq!((status(&root, path).await, status(&acme, path).await), (200, 403), "{path}");
+        assert_eq!((status(&world.viewer, path).await, status(&world.acme.token, path).await), (200, 403), "{path}");
     }
 }

@@ -1,16 +1,11 @@
 //! Snapshots are stored under the tenant and the organization of their execution.
 
-use noetl_testkit::Deployment;
-use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
-const QUIET: [(&str, &str); 2] = [NO_RELAY, ("NOETL_PROJECTOR", "false")];
-
-#[tokio::test]
-async fn a_state_is_read_from_the_snapshot_of_its_tenant_only() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&QUIET).await;
-    server.register_entry("flow", &json!({ "kind": "playbook" })).await;
+/// Snapshots have the owners of their executions, and one with another owner is not used. Changes the owners of all
+/// snapshots of the deployment.
+pub(super) async fn a_state_is_read_from_the_snapshot_of_its_tenant_only(deployment: &Deployment, server: &Server) {
     let id = |payload: Value| payload["executionId"].as_str().unwrap().to_owned();
     let acme = json!({ "path": "flow", "tenantId": "acme", "organizationId": "west" });
     let (acme, plain) = (id(server.execute(acme).await), id(server.execute(json!({ "path": "flow" })).await));
@@ -36,6 +31,8 @@ async fn a_state_is_read_from_the_snapshot_of_its_tenant_only() {
     assert_eq!(snapshots().await, [true, true]);
     let move_them =
         "UPDATE noetl.projection_snapshot SET tenant_id = CASE tenant_id WHEN 'acme' THEN 'default' ELSE 'acme' END";
-    deployment.on_shard(0, move_them).await;
+    for shard in 0..2 {
+        deployment.on_shard(shard, move_them).await;
+    }
     assert_eq!(snapshots().await, [false, false]);
 }

@@ -38,6 +38,8 @@ pub(super) struct World {
     pub(super) server: Server,
     /// Token of a caller without a tenant, with all capabilities.
     pub(super) root: String,
+    /// Token of a caller without a tenant that may only read.
+    pub(super) viewer: String,
     pub(super) acme: Side,
     pub(super) globex: Side,
     _tokens: TokenFile,
@@ -47,6 +49,7 @@ impl World {
     pub(super) async fn start() -> Self {
         let (deployment, tokens) = (Deployment::start(2).await, TokenFile::new());
         let root = tokens.add(&["--role", "admin", "--subject", "root"]);
+        let viewer = tokens.add(&["--role", "viewer", "--subject", "viewer"]);
         let token = |tenant| tokens.add(&["--role", "admin", "--subject", tenant, "--tenant", tenant]);
         let (acme, globex) = (token("acme"), token("globex"));
         let (name, path) = tokens.setting();
@@ -58,7 +61,7 @@ impl World {
         for (index, own, other) in [(1, &acme, &globex), (2, &globex, &acme)] {
             write_raw(&deployment, index, own, other).await;
         }
-        Self { deployment, server, root, acme, globex, _tokens: tokens }
+        Self { deployment, server, root, viewer, acme, globex, _tokens: tokens }
     }
 
     /// Sends an operation that must succeed, and returns its data.
