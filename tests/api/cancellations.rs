@@ -51,33 +51,43 @@ fn cancelled_ids(payload: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_cascade_cancels_the_running_descendants_on_all_shards_and_can_be_repeated() {
+async fn a_cascade_cancels_all_descendants_that_have_not_ended_whatever_their_number_and_depth() {
     let (deployment, server) = started().await;
-    let root = start(&server, None).await;
-    let (one, two) = (start(&server, Some(&root)).await, start(&server, Some(&root)).await);
-    let (below, other) = (start(&server, Some(&one)).await, start(&server, None).await);
-    complete(&deployment, &two).await;
+    // These two count all executions that have not ended.
+    passes_through_deep_trees(&deployment, &server).await;
+    cancels_any_number_of_descendants(&deployment, &server).await;
+    cancels_running_descendants(&deployment, &server).await;
+    cancels_what_an_ended_execution_started(&deployment, &server).await;
+}
+
+/// A cascade cancels the running descendants on all shards, and can be repeated.
+async fn cancels_running_descendants(deployment: &Deployment, server: &Server) {
+    let events = "SELECT count(*) FROM noetl.event WHERE event_type = 'playbook.cancelled'";
+    let before = deployment.sum_over_shards(events).await;
+    let root = start(server, None).await;
+    let (one, two) = (start(server, Some(&root)).await, start(server, Some(&root)).await);
+    let (below, other) = (start(server, Some(&one)).await, start(server, None).await);
+    complete(deployment, &two).await;
 
     // Without a cascade, the children keep running. A second cancellation writes nothing.
-    let alone = cancel(&server, &root, false).await;
+    let alone = cancel(server, &root, false).await;
     assert_eq!((&alone["cancelled"], &alone["results"], &alone["complete"]), (&json!(true), &json!([]), &json!(true)));
-    assert_eq!(status(&server, &one).await, "PENDING");
-    let events = "SELECT count(*) FROM noetl.event WHERE event_type = 'playbook.cancelled'";
-    assert_eq!(deployment.sum_over_shards(events).await, 1);
+    assert_eq!(status(server, &one).await, "PENDING");
+    assert_eq!(deployment.sum_over_shards(events).await, before + 1);
 
     // The execution that is cancelled already leads to its descendants.
-    let cascade = cancel(&server, &root, true).await;
+    let cascade = cancel(server, &root, true).await;
     assert_eq!((&cascade["cancelled"], &cascade["userErrors"]), (&json!(false), &json!([])), "{cascade}");
     assert_eq!((&cascade["execution"]["status"], &cascade["complete"]), (&json!("CANCELLED"), &json!(true)));
     assert_eq!(cancelled_ids(&cascade), [&one, &below], "{cascade}");
     for result in cascade["results"].as_array().unwrap() {
         assert_eq!(result["execution"], json!({ "status": "CANCELLED", "error": "enough" }));
     }
-    let statuses = [status(&server, &two).await, status(&server, &other).await];
+    let statuses = [status(server, &two).await, status(server, &other).await];
     assert_eq!(statuses, ["COMPLETED", "PENDING"]);
-    let again = cancel(&server, &root, true).await;
+    let again = cancel(server, &root, true).await;
     assert_eq!((&again["results"], &again["userErrors"]), (&json!([]), &json!([])), "{again}");
-    assert_eq!(deployment.sum_over_shards(events).await, 3);
+    assert_eq!(deployment.sum_over_shards(events).await, before + 3);
 }
 
 /// Writes executions to the list: `count` children of a parent on each shard, with ids from `from` on.
@@ -97,46 +107,44 @@ async fn insert_children(deployment: &Deployment, parent: &str, status: &str, fr
 
 const OPEN_ROWS: &str = "SELECT count(*) FROM noetl.execution WHERE status <> ALL ('{COMPLETED,CANCELLED}')";
 
-#[tokio::test]
-async fn a_repeated_cascade_cancels_any_number_of_descendants_and_ends() {
-    let (deployment, server) = started().await;
-    let root = start(&server, None).await;
+/// A repeated cascade cancels any number of descendants, and ends.
+async fn cancels_any_number_of_descendants(deployment: &Deployment, server: &Server) {
+    let root = start(server, None).await;
     // The ended children have the smallest ids. One of them has a child that has not ended.
-    let ended = insert_children(&deployment, &root, "COMPLETED", 1, 600).await;
-    insert_children(&deployment, &root, "RUNNING", 1_000_000, 510).await;
-    let below = insert_children(&deployment, &ended[0].to_string(), "RUNNING", 2_000_000, 1).await;
+    let ended = insert_children(deployment, &root, "COMPLETED", 1, 600).await;
+    insert_children(deployment, &root, "RUNNING", 1_000_000, 510).await;
+    let below = insert_children(deployment, &ended[0].to_string(), "RUNNING", 2_000_000, 1).await;
 
     let filter = json!({ "select": { "filter": { "path": "run" } }, "cascade": true });
-    let first = cancel_all(&server, filter).await;
+    let first = cancel_all(server, filter).await;
     let errors = &first["userErrors"];
     assert_eq!((&first["complete"], &first["continueWith"]), (&json!(false), &json!([root])), "{errors}");
     assert_eq!(cancelled_ids(&first).len(), 1001);
     // It continues by id.
     let more = json!({ "select": { "ids": first["continueWith"] }, "cascade": true });
-    let second = cancel_all(&server, more).await;
+    let second = cancel_all(server, more).await;
     assert_eq!((&second["complete"], &second["continueWith"]), (&json!(true), &json!([])), "{}", second["userErrors"]);
     let cancelled = cancelled_ids(&second);
     assert_eq!(cancelled.len(), 2 * 510 - 1000 + 2);
     assert!(below.iter().all(|id| cancelled.contains(&id.to_string().as_str())), "{cancelled:?}");
     assert_eq!(deployment.sum_over_shards(OPEN_ROWS).await, 0);
-    let third = cancel(&server, &root, true).await;
+    let third = cancel(server, &root, true).await;
     assert_eq!((&third["results"], &third["complete"]), (&json!([]), &json!(true)));
 }
 
-#[tokio::test]
-async fn a_cascade_passes_through_deep_trees_of_ended_executions() {
-    let (deployment, server) = started().await;
-    let root = start(&server, None).await;
+/// A cascade passes through deep trees of ended executions.
+async fn passes_through_deep_trees(deployment: &Deployment, server: &Server) {
+    let root = start(server, None).await;
     let (mut parent, mut open) = (root.clone(), Vec::new());
     for level in 1..=40 {
         let status = if level % 3 == 0 { "RUNNING" } else { "COMPLETED" };
-        let child = insert_children(&deployment, &parent, status, level * 1000, 1).await[0];
+        let child = insert_children(deployment, &parent, status, 10_000_000 + level * 1000, 1).await[0];
         if level % 3 == 0 {
             open.push(child.to_string());
         }
         parent = child.to_string();
     }
-    let payload = cancel(&server, &root, true).await;
+    let payload = cancel(server, &root, true).await;
     let cancelled = cancelled_ids(&payload);
     assert!(open.iter().all(|id| cancelled.contains(&id.as_str())), "{payload}");
     assert_eq!((&payload["complete"], deployment.sum_over_shards(OPEN_ROWS).await), (&json!(true), 0));
@@ -163,18 +171,17 @@ async fn a_cascade_over_too_many_ended_executions_is_refused_after_the_root_is_c
     assert_eq!(payload["userErrors"], json!([{ "code": "INVALID_INPUT", "field": ["cascade"] }]));
 }
 
-#[tokio::test]
-async fn a_cascade_of_an_ended_execution_cancels_what_it_started() {
-    let (deployment, server) = started().await;
-    let root = start(&server, None).await;
-    let child = start(&server, Some(&root)).await;
-    complete(&deployment, &root).await;
-    let alone = cancel(&server, &root, false).await;
+/// A cascade of an ended execution cancels what it started.
+async fn cancels_what_an_ended_execution_started(deployment: &Deployment, server: &Server) {
+    let root = start(server, None).await;
+    let child = start(server, Some(&root)).await;
+    complete(deployment, &root).await;
+    let alone = cancel(server, &root, false).await;
     assert_eq!(alone["userErrors"], json!([{ "code": "INVALID_TRANSITION", "field": ["executionId"] }]));
-    let cascade = cancel(&server, &root, true).await;
+    let cascade = cancel(server, &root, true).await;
     assert_eq!((&cascade["cancelled"], &cascade["userErrors"]), (&json!(false), &json!([])), "{cascade}");
     assert_eq!((&cascade["complete"], cancelled_ids(&cascade)), (&json!(true), vec![child.as_str()]));
-    let many = cancel_all(&server, json!({ "select": { "ids": [root] }, "cascade": true })).await;
+    let many = cancel_all(server, json!({ "select": { "ids": [root] }, "cascade": true })).await;
     let result = &many["results"][0];
     assert_eq!((&result["cancelled"], &result["userErrors"]), (&json!(false), &json!([])), "{many}");
     assert_eq!(many["complete"], true);
@@ -247,18 +254,25 @@ async fn cancel_all(server: &Server, input: Value) -> Value {
 }
 
 #[tokio::test]
-async fn many_executions_are_cancelled_with_a_result_for_each() {
-    let (_deployment, server) = started().await;
-    let (one, two) = (start(&server, None).await, start(&server, None).await);
-    let child = start(&server, Some(&two)).await;
-    cancel(&server, &one, false).await;
+async fn a_bulk_cancellation_has_a_result_for_each_selected_execution_and_refuses_incomplete_selections() {
+    let (deployment, server) = started().await;
+    results_of_many(&server).await;
+    selects_unended(&deployment, &server).await;
+    incomplete_selection_cancels_nothing(&server).await;
+}
+
+/// Each id has a result. Only this part's executions exist.
+async fn results_of_many(server: &Server) {
+    let (one, two) = (start(server, None).await, start(server, None).await);
+    let child = start(server, Some(&two)).await;
+    cancel(server, &one, false).await;
     let unbegun = json!({ "select": { "filter": { "statuses": ["PENDING"] } }, "dryRun": true, "cascade": true });
-    let dry = cancel_all(&server, unbegun).await;
+    let dry = cancel_all(server, unbegun).await;
     assert_eq!(cancelled_ids(&dry), [&child, &two], "{dry}");
-    assert_eq!([status(&server, &two).await, status(&server, &child).await], ["PENDING", "PENDING"]);
+    assert_eq!([status(server, &two).await, status(server, &child).await], ["PENDING", "PENDING"]);
 
     // Result i belongs to id i, also if an id is repeated. The results of descendants follow.
-    let done = cancel_all(&server, json!({ "select": { "ids": [one, two, two, "7"] }, "cascade": true })).await;
+    let done = cancel_all(server, json!({ "select": { "ids": [one, two, two, "7"] }, "cascade": true })).await;
     assert_eq!(cancelled_ids(&done), [&two, &two, &child], "{done}");
     let results = done["results"].as_array().unwrap();
     let indexes: Vec<&Value> = results.iter().map(|result| &result["index"]).collect();
@@ -266,32 +280,31 @@ async fn many_executions_are_cancelled_with_a_result_for_each() {
     assert_eq!((&results[0]["cancelled"], &results[0]["userErrors"]), (&json!(false), &json!([])));
     assert_eq!(results[3]["userErrors"], json!([{ "code": "NOT_FOUND", "field": ["select", "ids", "3"] }]));
     assert_eq!((&done["complete"], results.len()), (&json!(true), 5));
-    assert_eq!(status(&server, &child).await, "CANCELLED");
+    assert_eq!(status(server, &child).await, "CANCELLED");
 }
 
-#[tokio::test]
-async fn a_filter_and_all_select_only_executions_that_have_not_ended() {
-    let (deployment, server) = started().await;
-    let (ended, open) = (start(&server, None).await, start(&server, None).await);
-    let parent = start(&server, None).await;
-    cancel(&server, &parent, false).await;
-    insert_children(&deployment, &parent, "COMPLETED", 1, 501).await;
-    complete(&deployment, &ended).await;
+/// A filter and `all` select only executions that have not ended. All others have ended before.
+async fn selects_unended(deployment: &Deployment, server: &Server) {
+    let (ended, open) = (start(server, None).await, start(server, None).await);
+    let parent = start(server, None).await;
+    cancel(server, &parent, false).await;
+    insert_children(deployment, &parent, "COMPLETED", 1, 501).await;
+    complete(deployment, &ended).await;
     for select in [
         json!({ "all": true }),
         json!({ "filter": { "path": "run" } }),
         json!({ "filter": { "path": "run", "statuses": ["PENDING", "CANCELLED", "COMPLETED"] } }),
     ] {
-        let payload = cancel_all(&server, json!({ "select": select, "dryRun": true })).await;
+        let payload = cancel_all(server, json!({ "select": select, "dryRun": true })).await;
         assert_eq!((&payload["complete"], &payload["userErrors"]), (&json!(true), &json!([])), "{select}");
         let results = payload["results"].as_array().unwrap();
         assert_eq!(results.len(), 1, "{select}: {payload}");
         assert_eq!(cancelled_ids(&payload), [&open], "{select}");
     }
-    let none = cancel_all(&server, json!({ "select": { "filter": { "statuses": ["COMPLETED"] } } })).await;
+    let none = cancel_all(server, json!({ "select": { "filter": { "statuses": ["COMPLETED"] } } })).await;
     assert_eq!((&none["results"], &none["complete"]), (&json!([]), &json!(true)), "{none}");
 
-    insert_children(&deployment, &parent, "RUNNING", 1_000_000, 501).await;
+    insert_children(deployment, &parent, "RUNNING", 1_000_000, 501).await;
     let select = json!({ "filter": { "parentExecutionId": parent } });
     let many = "mutation($select: ExecutionSelector!) { it: cancelExecutions(input: { select: $select }) {
         results { executionId } userErrors { message field } } }";
@@ -300,19 +313,18 @@ async fn a_filter_and_all_select_only_executions_that_have_not_ended() {
     assert_eq!(refused, json!({ "results": [], "userErrors": [{ "message": message, "field": ["select"] }] }));
 }
 
-#[tokio::test]
-async fn an_incomplete_selection_cancels_nothing() {
-    let (_deployment, server) = started().await;
-    let id = start(&server, None).await;
+/// An incomplete selection cancels nothing.
+async fn incomplete_selection_cancels_nothing(server: &Server) {
+    let id = start(server, None).await;
     for select in
         [json!({ "filter": {} }), json!({ "ids": [] }), json!({ "all": false }), json!({ "filter": { "path": null } })]
     {
-        let refused = cancel_all(&server, json!({ "select": select })).await;
+        let refused = cancel_all(server, json!({ "select": select })).await;
         assert_eq!(refused["userErrors"][0]["code"], "INVALID_INPUT", "{select}: {refused}");
     }
     let undefined = "mutation($path: String) { cancelExecutions(input: { select: { filter: { path: $path } } }) {
         results { executionId } userErrors { code field } } }";
     let refused = server.data(undefined, json!({})).await["cancelExecutions"].take();
     assert_eq!((&refused["results"], &refused["userErrors"][0]["code"]), (&json!([]), &json!("INVALID_INPUT")));
-    assert_eq!(status(&server, &id).await, "PENDING");
+    assert_eq!(status(server, &id).await, "PENDING");
 }

@@ -42,26 +42,33 @@ steps:
 ";
 
 #[tokio::test]
-async fn yaml_and_json_give_the_same_document_and_the_content_is_kept_unchanged() {
+async fn yaml_and_json_entries_keep_their_content_and_get_increasing_versions_in_filtered_lists() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+    let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+    lists(&one).await;
+    documents(&one).await;
+    kinds(&one).await;
+    versions(&one, &other).await;
+    executed_versions(&one, &other).await;
+}
+
+/// YAML and JSON give the same document, and the content is kept unchanged.
+async fn documents(server: &Server) {
     let defaults = json!({ "greeting": "grüß dich", "retries": 3, "ratio": 0.5, "on": true, "nothing": null });
     let parsed = json!({ "kind": "Playbook", "workload": defaults,
         "steps": [{ "name": "one", "with": defaults }, { "name": "two", "text": "line\nline\n" }] });
-    let of_yaml = register(&server, json!({ "path": "a", "content": YAML })).await;
-    let of_json = register(&server, json!({ "path": "b", "content": parsed.to_string() })).await;
+    let of_yaml = register(server, json!({ "path": "a", "content": YAML })).await;
+    let of_json = register(server, json!({ "path": "b", "content": parsed.to_string() })).await;
     assert_eq!((&of_yaml["document"], &of_json["document"]), (&parsed, &parsed));
     assert_eq!((&of_yaml["workload"], &of_json["workload"]), (&defaults, &defaults));
     assert_eq!((&of_yaml["content"], &of_json["content"]), (&json!(YAML), &json!(parsed.to_string())));
     assert_eq!((&of_yaml["labels"], &of_json["labels"]), (&Value::Null, &Value::Null));
     assert_eq!((&of_yaml["kind"], &of_json["kind"]), (&json!("PLAYBOOK"), &json!("PLAYBOOK")));
-    assert_eq!(entry(&server, "a", None).await, of_yaml);
+    assert_eq!(entry(server, "a", None).await, of_yaml);
 }
 
-#[tokio::test]
-async fn the_kind_is_taken_from_the_input_or_else_from_the_content() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// The kind is taken from the input, or else from the content.
+async fn kinds(server: &Server) {
     let cases = [
         (json!(null), "kind: agent", "AGENT"),
         (json!("SUBSCRIPTION"), "kind: agent", "SUBSCRIPTION"),
@@ -70,21 +77,19 @@ async fn the_kind_is_taken_from_the_input_or_else_from_the_content() {
         (json!("CREDENTIAL"), "kind: nonsense", "CREDENTIAL"),
     ];
     for (kind, content, expected) in cases {
-        let registered = register(&server, json!({ "path": "a", "kind": kind, "content": content })).await;
+        let registered = register(server, json!({ "path": "kinds", "kind": kind, "content": content })).await;
         assert_eq!(registered["kind"], expected, "{content}");
     }
 }
 
-#[tokio::test]
-async fn concurrent_registrations_give_versions_without_gap_or_duplicate() {
-    let deployment = Deployment::start(1).await;
-    let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+/// Concurrent registrations give versions without a gap or a duplicate.
+async fn versions(one: &Server, other: &Server) {
     let registers = (0..100).map(|n| {
-        let (path, content) = (["a", "b"][n / 2 % 2], format!("kind: playbook\nn: {n}"));
-        register([&one, &other][n % 2], json!({ "path": path, "content": content }))
+        let (path, content) = (["counted/a", "counted/b"][n / 2 % 2], format!("kind: playbook\nn: {n}"));
+        register([one, other][n % 2], json!({ "path": path, "content": content }))
     });
     let registered = join_all(registers).await;
-    for path in ["a", "b"] {
+    for path in ["counted/a", "counted/b"] {
         let of_path: Vec<&Value> = registered.iter().filter(|entry| entry["path"] == path).collect();
         let mut versions: Vec<u64> = of_path.iter().map(|entry| entry["version"].as_u64().unwrap()).collect();
         versions.sort_unstable();
@@ -92,17 +97,15 @@ async fn concurrent_registrations_give_versions_without_gap_or_duplicate() {
         // Each replica returns a version exactly as it was registered, and the newest version is the last one.
         for entry_of_path in of_path {
             let version = entry_of_path["version"].as_u64().map(|version| u32::try_from(version).unwrap());
-            assert_eq!(&entry(&one, path, version).await, entry_of_path);
+            assert_eq!(&entry(one, path, version).await, entry_of_path);
         }
-        assert_eq!(entry(&other, path, None).await["version"], 50);
-        assert_eq!(entry(&other, path, Some(51)).await, Value::Null);
+        assert_eq!(entry(other, path, None).await["version"], 50);
+        assert_eq!(entry(other, path, Some(51)).await, Value::Null);
     }
 }
 
-#[tokio::test]
-async fn an_execution_runs_the_newest_or_the_given_version() {
-    let deployment = Deployment::start(1).await;
-    let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+/// An execution runs the newest version, or the given one.
+async fn executed_versions(one: &Server, other: &Server) {
     let mut ids = Vec::new();
     for n in 1..=3 {
         let content = json!({ "kind": "playbook", "workload": { "version": n } });
@@ -150,15 +153,13 @@ async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Ve
     }
 }
 
-#[tokio::test]
-async fn catalog_lists_are_filtered_and_ordered_by_path_and_version() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// Lists are filtered, and ordered by path and version. Only this part's entries exist.
+async fn lists(server: &Server) {
     let paths = ["a/1", "a/1/deep", "a/10", "a_1", "b/1", "ä/1", "a%1"];
     for (n, path) in paths.into_iter().enumerate() {
         let kind = ["PLAYBOOK", "SUBSCRIPTION", "AGENT"][n % 3];
         for _ in 0..=n % 4 {
-            register(&server, json!({ "path": path, "kind": kind, "content": "a: 1" })).await;
+            register(server, json!({ "path": path, "kind": kind, "content": "a: 1" })).await;
         }
     }
     let all = |pick: &dyn Fn(usize, &str) -> bool, latest: bool| -> Vec<(String, u64)> {
@@ -191,7 +192,7 @@ async fn catalog_lists_are_filtered_and_ordered_by_path_and_version() {
     for (filter, expected) in cases {
         for size in [1, 3, 100] {
             for backwards in [false, true] {
-                let found = walk(&server, &filter, size, backwards).await;
+                let found = walk(server, &filter, size, backwards).await;
                 assert_eq!(found, expected, "{filter} in pages of {size}, backwards: {backwards}");
             }
         }

@@ -71,10 +71,19 @@ fn parts() -> Value {
 }
 
 #[tokio::test]
-async fn a_document_is_shown_in_parts_for_diagrams_and_forms() {
-    let deployment = Deployment::start(1).await;
+async fn documents_are_shown_in_parts_validated_compared_and_found_by_name() {
+    let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
-    let id = register(&server, json!({ "content": ORDERS })).await["catalogEntry"]["id"].clone();
+    shown_parts(&server).await;
+    validation(&deployment, &server).await;
+    names(&deployment, &server).await;
+    changed_content(&server).await;
+    versions_and_executions(&server).await;
+}
+
+/// A document is shown in parts for diagrams and forms. No other entry exists.
+async fn shown_parts(server: &Server) {
+    let id = register(server, json!({ "content": ORDERS })).await["catalogEntry"]["id"].clone();
     let query = format!(
         "query($id: ID!) {{ one: catalogEntry(by: {{id: $id}}) {{ {PARTS} }}
             all: catalogEntries {{ nodes {{ {PARTS} }} edges {{ node {{ kindText }} }} }} }}"
@@ -83,17 +92,18 @@ async fn a_document_is_shown_in_parts_for_diagrams_and_forms() {
     assert_eq!((&found["one"], &found["all"]["nodes"]), (&parts(), &json!([parts()])));
     assert_eq!(found["all"]["edges"], json!([{ "node": { "kindText": "playbook" } }]));
 
-    register(&server, json!({ "path": "bare", "content": "kind: credential" })).await;
+    register(server, json!({ "path": "bare", "content": "kind: credential" })).await;
     let bare = format!("{{ catalogEntry(by: {{path: \"bare\"}}) {{ {PARTS} }} }}");
     let expected = json!({ "path": "bare", "kind": "CREDENTIAL", "name": null, "description": null, "labels": null,
                            "workload": null, "workloadFields": [], "workflow": null });
     assert_eq!(server.data(&bare, Value::Null).await["catalogEntry"], expected);
 }
 
-#[tokio::test]
-async fn validation_returns_the_errors_of_a_registration_and_registers_nothing() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+const ENTRIES: &str = "SELECT count(*) FROM noetl.catalog";
+
+/// A validation returns the errors of a registration, and registers nothing.
+async fn validation(deployment: &Deployment, server: &Server) {
+    let before = deployment.in_cluster(ENTRIES).await;
     let query = format!(
         "query($input: ValidateCatalogEntryInput!) {{ validateCatalogEntry(input: $input) {{
             entry {{ {PARTS} document }} userErrors {{ code field message }} }} }}"
@@ -112,38 +122,36 @@ async fn validation_returns_the_errors_of_a_registration_and_registers_nothing()
         json!({ "content": "kind: playbook", "path": "a", "kind": "UNKNOWN" }),
         json!({ "content": "kind: subscription\nspec: { source: rabbitmq }", "path": "a" }),
     ] {
-        let (validated, refused) = (validate(&input).await, register(&server, input.clone()).await);
+        let (validated, refused) = (validate(&input).await, register(server, input.clone()).await);
         assert_eq!((&validated["entry"], &validated["userErrors"]), (&Value::Null, &refused["userErrors"]), "{input}");
         assert_eq!(validated["userErrors"][0]["code"], "INVALID_INPUT", "{input}");
     }
-    assert_eq!(deployment.in_cluster("SELECT count(*) FROM noetl.catalog").await, 0);
+    assert_eq!(deployment.in_cluster(ENTRIES).await, before);
 }
 
-#[tokio::test]
-async fn only_changed_content_is_registered_if_the_request_says_so() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// Only changed content is registered if the request says so.
+async fn changed_content(server: &Server) {
+    let orders = ORDERS.replace("shop/orders", "shop/changed");
+    let orders = orders.as_str();
     let input = |content: &str| json!({ "content": content, "onlyIfChanged": true });
-    let changed = ORDERS.replace("retries: 3", "retries: 4");
-    let mut first = register(&server, input(ORDERS)).await;
+    let changed = orders.replace("retries: 3", "retries: 4");
+    let mut first = register(server, input(orders)).await;
     assert_eq!((&first["outcome"], &first["catalogEntry"]["version"]), (&json!("ADDED"), &json!(1)));
     first["outcome"] = json!("UNCHANGED");
-    assert_eq!(register(&server, input(ORDERS)).await, first);
-    let second = register(&server, input(&changed)).await;
+    assert_eq!(register(server, input(orders)).await, first);
+    let second = register(server, input(&changed)).await;
     assert_eq!((&second["outcome"], &second["catalogEntry"]["version"]), (&json!("ADDED"), &json!(2)));
     // Only the newest version is compared, and another kind is a change.
-    assert_eq!(register(&server, input(ORDERS)).await["catalogEntry"]["version"], 3);
-    let kind = json!({ "content": ORDERS, "kind": "AGENT", "onlyIfChanged": true });
-    assert_eq!(register(&server, kind).await["catalogEntry"]["version"], 4);
-    let always = register(&server, json!({ "content": ORDERS, "kind": "AGENT" })).await;
+    assert_eq!(register(server, input(orders)).await["catalogEntry"]["version"], 3);
+    let kind = json!({ "content": orders, "kind": "AGENT", "onlyIfChanged": true });
+    assert_eq!(register(server, kind).await["catalogEntry"]["version"], 4);
+    let always = register(server, json!({ "content": orders, "kind": "AGENT" })).await;
     assert_eq!((&always["outcome"], &always["catalogEntry"]["version"]), (&json!("ADDED"), &json!(5)));
 }
 
-#[tokio::test]
-async fn entries_of_both_products_are_found_by_a_part_of_their_name() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    register(&server, json!({ "content": ORDERS })).await;
+/// Entries of both products are found by a part of their name. No other entry has such a name.
+async fn names(deployment: &Deployment, server: &Server) {
+    register(server, json!({ "content": ORDERS })).await;
     let theirs = "INSERT INTO noetl.catalog (catalog_id, path, version, kind, content)
                   SELECT n, 'theirs/' || n, 1, kind, content FROM (VALUES
                       (1, 'playbook', E'kind: Playbook\\nmetadata: { name: Reorder }'),
@@ -195,10 +203,8 @@ fn versions(lists: &Value) -> Vec<u64> {
     lists["versions"]["nodes"].as_array().unwrap().iter().map(|node| node["version"].as_u64().unwrap()).collect()
 }
 
-#[tokio::test]
-async fn an_entry_lists_its_versions_and_its_executions() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+/// An entry lists its versions and its executions.
+async fn versions_and_executions(server: &Server) {
     let mut ids = Vec::new();
     for n in 1..=5 {
         ids.push(server.register_entry("process", &json!({ "kind": "playbook", "n": n })).await);
@@ -208,14 +214,14 @@ async fn an_entry_lists_its_versions_and_its_executions() {
     for input in [json!({ "catalogId": ids[1] }), json!({ "path": "process" }), json!({ "path": "process" })] {
         started.push(server.execute(input).await["execution"]["id"].clone());
     }
-    let first = lists(&server, "process", json!({ "first": 2 })).await;
+    let first = lists(server, "process", json!({ "first": 2 })).await;
     assert_eq!((versions(&first), &first["versions"]["totalCount"]["value"]), (vec![5, 4], &json!(5)));
     assert!(first["versions"]["nodes"][0]["content"].as_str().unwrap().contains("\"n\":5"), "{first}");
     let info = &first["versions"]["pageInfo"];
     assert_eq!((&info["hasNextPage"], &info["hasPreviousPage"]), (&json!(true), &json!(false)));
-    let next = lists(&server, "process", json!({ "first": 9, "after": info["endCursor"] })).await;
+    let next = lists(server, "process", json!({ "first": 9, "after": info["endCursor"] })).await;
     assert_eq!(versions(&next), [3, 2, 1]);
-    let before = lists(&server, "process", json!({ "last": 2, "before": next["versions"]["pageInfo"]["endCursor"] }));
+    let before = lists(server, "process", json!({ "last": 2, "before": next["versions"]["pageInfo"]["endCursor"] }));
     assert_eq!(versions(&before.await), [3, 2]);
 
     let newest = &first["executions"];

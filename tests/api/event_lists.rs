@@ -48,11 +48,17 @@ async fn read(server: &Server, variables: Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_latest_failures_of_all_executions_are_listed_newest_first() {
+async fn the_latest_events_of_all_logs_are_listed_and_a_text_is_found_within_one_log() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_without_projector().await;
     with_events(&server).await;
-    let latest = read(&server, json!({ "filter": { "types": ["playbook.failed"] }, "first": 5 })).await;
+    latest(&server).await;
+    texts(&deployment, &server).await;
+}
+
+/// The latest failures of all executions are listed newest first.
+async fn latest(server: &Server) {
+    let latest = read(server, json!({ "filter": { "types": ["playbook.failed"] }, "first": 5 })).await;
     assert_eq!(numbers(&latest), [78, 76, 74, 72, 70], "{latest}");
     assert_eq!(latest["unavailableShards"], json!([]));
     let cases: &[(Value, &dyn Fn(i64) -> bool)] = &[
@@ -76,7 +82,7 @@ async fn the_latest_failures_of_all_executions_are_listed_newest_first() {
         for size in [7, 100] {
             let (mut forwards, mut cursor) = (Vec::new(), Value::Null);
             loop {
-                let page = read(&server, json!({ "filter": filter, "first": size, "after": cursor })).await;
+                let page = read(server, json!({ "filter": filter, "first": size, "after": cursor })).await;
                 forwards.extend(numbers(&page));
                 if page["pageInfo"]["hasNextPage"] == false {
                     break;
@@ -86,7 +92,7 @@ async fn the_latest_failures_of_all_executions_are_listed_newest_first() {
             assert_eq!(forwards, expected, "{filter}");
             let (mut backwards, mut cursor) = (Vec::new(), Value::Null);
             loop {
-                let page = read(&server, json!({ "filter": filter, "last": size, "before": cursor })).await;
+                let page = read(server, json!({ "filter": filter, "last": size, "before": cursor })).await;
                 backwards.splice(0..0, numbers(&page));
                 if page["pageInfo"]["hasPreviousPage"] == false {
                     break;
@@ -110,11 +116,8 @@ async fn a_shard_that_is_down_is_named_and_the_others_are_listed() {
     assert!(!numbers(&list).is_empty() && numbers(&list).len() < 80, "{list}");
 }
 
-#[tokio::test]
-async fn a_text_is_found_within_one_log_and_refused_over_all_logs() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_without_projector().await;
-    with_events(&server).await;
+/// A text is found within one log, and refused over all logs.
+async fn texts(deployment: &Deployment, server: &Server) {
     let fields =
         json!({ "type": "call.done", "result": { "Reason": "No ROUTE to 10% of hosts" }, "nodeName": "load_all" });
     server.project(&[event_with(1003, 2000, &fields)]).await;
@@ -154,7 +157,8 @@ async fn a_text_is_found_within_one_log_and_refused_over_all_logs() {
     }
     let fill = "INSERT INTO noetl.event (execution_id, event_id, event_type, created_at)
                 SELECT 1003, 10000 + n, 'call.done', '2026-02-01' FROM generate_series(1, 10001) AS n";
-    run(&mut deployment.shard(0).await, fill).await;
+    let shard = usize::from(deployment.ids_on(0, 1003, 1)[0] != 1003);
+    run(&mut deployment.shard(shard).await, fill).await;
     refused(&search("attempt", json!("1003"), "").await);
     let within = search("attempt", json!("1003"), "createdBefore: \"2026-01-31T00:00:00Z\"").await;
     assert_eq!(within["data"]["events"]["nodes"].as_array().unwrap().len(), 4, "{within}");

@@ -61,16 +61,26 @@ struct Outgoing {
 }
 
 #[tokio::test]
-async fn a_start_writes_the_specified_event_and_outbox_row_in_one_transaction() {
+async fn executions_are_started_listed_and_cancelled_with_their_parents_and_traces() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
-    let inbox = subscribed(&server, "inbox").await;
+    let (server, other) = tokio::join!(deployment.replica_with(&[NO_RELAY]), deployment.replica_with(&[NO_RELAY]));
+    pages(&deployment, &server).await;
+    rows_of_a_start(&deployment, &server).await;
+    traces(&server).await;
+    parents_and_children(&server).await;
+    concurrent_cancellations(&server, &other).await;
+    cancellation_after_the_end(&deployment, &server).await;
+}
+
+/// A start writes the specified event and outbox row in one transaction. The path `process` is not in use before.
+async fn rows_of_a_start(deployment: &Deployment, server: &Server) {
+    let inbox = subscribed(server, "inbox").await;
     let content = json!({ "kind": "playbook", "workload": { "a": 1, "b": { "c": 2 } } });
     let catalog_id = server.register_entry("process", &content).await;
     let given = json!({ "path": "process", "parentExecutionId": inbox, "workload": { "b": { "d": 3 }, "e": [4] },
         "executionPool": "gpu", "trace": { "traceparent": TRACE } });
-    let full = start(&server, given).await;
-    let bare = start(&server, json!({ "catalogId": catalog_id })).await;
+    let full = start(server, given).await;
+    let bare = start(server, json!({ "catalogId": catalog_id })).await;
 
     for (id, parent, pool, workload) in [
         (&full, Some(&inbox), Some("gpu"), json!({ "a": 1, "b": { "d": 3 }, "e": [4] })),
@@ -112,7 +122,7 @@ async fn a_start_writes_the_specified_event_and_outbox_row_in_one_transaction() 
         assert_eq!((&*row.payload_codec, &*row.status, row.attempts), ("json", "PENDING", 0));
 
         let seen = execution(
-            &server,
+            server,
             id,
             "status path workload endedAt trace { traceparent tracestate } catalogEntry { id: catalogId version }",
         )
@@ -126,47 +136,43 @@ async fn a_start_writes_the_specified_event_and_outbox_row_in_one_transaction() 
     }
 }
 
-#[tokio::test]
-async fn a_trace_is_inherited_from_the_parent_unless_given() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+/// A trace is inherited from the parent unless given.
+async fn traces(server: &Server) {
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
     let (of_parent, other) = (
         json!({ "traceparent": TRACE, "tracestate": "a=1" }),
         json!({ "traceparent": OTHER_TRACE, "tracestate": null }),
     );
-    let parent = start(&server, json!({ "path": "process", "trace": of_parent })).await;
-    let child = start(&server, json!({ "path": "process", "parentExecutionId": parent })).await;
-    let grandchild = start(&server, json!({ "path": "process", "parentExecutionId": child })).await;
-    let stranger = start(&server, json!({ "path": "process", "parentExecutionId": parent, "trace": other })).await;
-    let orphan = start(&server, json!({ "path": "process" })).await;
+    let parent = start(server, json!({ "path": "process", "trace": of_parent })).await;
+    let child = start(server, json!({ "path": "process", "parentExecutionId": parent })).await;
+    let grandchild = start(server, json!({ "path": "process", "parentExecutionId": child })).await;
+    let stranger = start(server, json!({ "path": "process", "parentExecutionId": parent, "trace": other })).await;
+    let orphan = start(server, json!({ "path": "process" })).await;
     for (id, trace) in [(child, &of_parent), (grandchild, &of_parent), (stranger, &other), (orphan, &Value::Null)] {
-        assert_eq!(&execution(&server, &id, "trace { traceparent tracestate }").await["trace"], trace);
+        assert_eq!(&execution(server, &id, "trace { traceparent tracestate }").await["trace"], trace);
     }
 }
 
-#[tokio::test]
-async fn executions_show_their_parent_and_their_children() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+/// Executions show their parent and their children.
+async fn parents_and_children(server: &Server) {
     server.register_entry("process", &json!({ "kind": "agent" })).await;
-    let inbox = subscribed(&server, "inbox").await;
+    let inbox = subscribed(server, "inbox/children").await;
     let mut of_inbox = Vec::new();
     for _ in 0..7 {
-        of_inbox.push(start(&server, json!({ "path": "process", "parentExecutionId": inbox })).await);
+        of_inbox.push(start(server, json!({ "path": "process", "parentExecutionId": inbox })).await);
     }
     let mut of_first = Vec::new();
     for _ in 0..3 {
-        of_first.push(start(&server, json!({ "path": "process", "parentExecutionId": of_inbox[0] })).await);
+        of_first.push(start(server, json!({ "path": "process", "parentExecutionId": of_inbox[0] })).await);
     }
     let parent = "parent { execution { id } subscription { id } }";
-    let first = execution(&server, &of_inbox[0], &format!("{parent} children {{ nodes {{ id }} }}")).await;
+    let first = execution(server, &of_inbox[0], &format!("{parent} children {{ nodes {{ id }} }}")).await;
     assert_eq!(first["parent"], json!({ "execution": null, "subscription": { "id": inbox } }));
     assert_eq!(ids(&first["children"]), reversed(&of_first));
-    let child = execution(&server, &of_first[0], parent).await;
+    let child = execution(server, &of_first[0], parent).await;
     assert_eq!(child["parent"], json!({ "execution": { "id": of_inbox[0] }, "subscription": null }));
-    let orphan = start(&server, json!({ "path": "process" })).await;
-    assert_eq!(execution(&server, &orphan, parent).await["parent"], Value::Null);
+    let orphan = start(server, json!({ "path": "process" })).await;
+    assert_eq!(execution(server, &orphan, parent).await["parent"], Value::Null);
 
     let query = "query($id: ID!, $after: String) { subscription(by: {id: $id}) {
         executions(first: 3, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } } } }";
@@ -183,15 +189,12 @@ async fn executions_show_their_parent_and_their_children() {
     assert_eq!(found, reversed(&of_inbox), "only the executions of this parent, newest first");
 }
 
-#[tokio::test]
-async fn only_one_of_many_concurrent_cancellations_ends_an_execution() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
-    let other = deployment.replica().await;
+/// Only one of many concurrent cancellations on two replicas ends an execution.
+async fn concurrent_cancellations(server: &Server, other: &Server) {
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
-    let inbox = subscribed(&server, "inbox").await;
-    let id = start(&server, json!({ "path": "process", "parentExecutionId": inbox })).await;
-    let answers = join_all((0..16).map(|n| cancel([&server, &other][n % 2], &id, Some("operator said so")))).await;
+    let inbox = subscribed(server, "inbox").await;
+    let id = start(server, json!({ "path": "process", "parentExecutionId": inbox })).await;
+    let answers = join_all((0..16).map(|n| cancel([server, other][n % 2], &id, Some("operator said so")))).await;
     assert_eq!(answers.iter().filter(|answer| answer["cancelled"] == true).count(), 1, "{answers:?}");
     for answer in &answers {
         let ended = &answer["execution"];
@@ -201,7 +204,7 @@ async fn only_one_of_many_concurrent_cancellations_ends_an_execution() {
     let log =
         "events { nodes { id: eventId type status nodeId nodeType nodeName context meta parentExecutionId catalogId } }
         catalogEntry { id: catalogId }";
-    let seen = execution(&server, &id, log).await;
+    let seen = execution(server, &id, log).await;
     let [started, cancelled] = &seen["events"]["nodes"].as_array().unwrap()[..] else { panic!("{seen}") };
     assert!(numeric(&cancelled["id"]) > numeric(&started["id"]));
     let shape = ["type", "status", "nodeId", "nodeType", "nodeName"].map(|field| cancelled[field].as_str().unwrap());
@@ -214,24 +217,24 @@ async fn only_one_of_many_concurrent_cancellations_ends_an_execution() {
     assert_eq!(cancelled["meta"]["emitter"], "control_plane");
 
     for unknown in ["1", &inbox, seen["catalogEntry"]["id"].as_str().unwrap()] {
-        let answer = cancel(&server, unknown, None).await;
+        let answer = cancel(server, unknown, None).await;
         let error = &answer["userErrors"][0];
         assert_eq!((&error["code"], &error["field"]), (&json!("NOT_FOUND"), &json!(["executionId"])), "{answer}");
     }
 }
 
-#[tokio::test]
-async fn an_execution_whose_log_has_an_ending_event_cannot_be_cancelled() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// An execution whose log has an ending event cannot be cancelled.
+async fn cancellation_after_the_end(deployment: &Deployment, server: &Server) {
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
     for ending in ["playbook_completed", "playbook.completed", "playbook_failed", "playbook.failed"] {
-        let id = start(&server, json!({ "path": "process" })).await;
+        let id = start(server, json!({ "path": "process" })).await;
         // Another server wrote a worker's event. The read model does not show it yet.
         let event = "INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ($1, $1 + 1000000, $2)";
-        let mut shard = deployment.shard(0).await;
-        sqlx::query(event).bind(id.parse::<i64>().unwrap()).bind(ending).execute(&mut shard).await.unwrap();
-        let answer = cancel(&server, &id, None).await;
+        let execution: i64 = id.parse().unwrap();
+        let shard = usize::from(deployment.ids_on(0, execution, 1)[0] != execution);
+        let insert = sqlx::query(event).bind(execution).bind(ending);
+        insert.execute(&mut *deployment.shard_session(shard).await).await.unwrap();
+        let answer = cancel(server, &id, None).await;
         assert_eq!(answer["userErrors"][0]["code"], "INVALID_TRANSITION", "{ending}: {answer}");
         assert_eq!((&answer["execution"]["id"], &answer["cancelled"]), (&json!(id), &json!(false)), "{answer}");
         let log: Vec<(i64,)> = deployment.rows("SELECT count(*) FROM noetl.event WHERE execution_id = $1", &id).await;
@@ -286,28 +289,26 @@ async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Ve
     }
 }
 
-#[tokio::test]
-async fn pages_over_all_shards_form_one_list_with_newest_first() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+/// Pages over all shards form one list, newest first. Only this part's executions exist.
+async fn pages(deployment: &Deployment, server: &Server) {
     for path in ["team-a/process", "team-b/process"] {
         server.register_entry(path, &json!({ "kind": "playbook" })).await;
     }
-    let inbox = subscribed(&server, "inbox").await;
+    let inbox = subscribed(server, "inbox").await;
     let mut all: Vec<(String, bool, bool)> = Vec::new();
     let mut middle = Utc::now();
     for n in 0..31 {
         let (team_a, has_parent) = (n % 2 == 0, n % 3 == 0);
         let path = if team_a { "team-a/process" } else { "team-b/process" };
         let parent = has_parent.then_some(&inbox);
-        all.push((start(&server, json!({ "path": path, "parentExecutionId": parent })).await, team_a, has_parent));
+        all.push((start(server, json!({ "path": path, "parentExecutionId": parent })).await, team_a, has_parent));
         if n == 15 {
-            let began = execution(&server, &all[15].0, "startedAt").await["startedAt"].clone();
+            let began = execution(server, &all[15].0, "startedAt").await["startedAt"].clone();
             middle = serde_json::from_value(began).unwrap();
         }
     }
     for id in all.iter().step_by(5).map(|(id, ..)| id) {
-        assert_eq!(cancel(&server, id, None).await["userErrors"], json!([]));
+        assert_eq!(cancel(server, id, None).await["userErrors"], json!([]));
     }
     for shard in 0..2 {
         let held: i64 = sqlx::query_scalar("SELECT count(*) FROM noetl.execution")
@@ -339,7 +340,7 @@ async fn pages_over_all_shards_form_one_list_with_newest_first() {
         let sizes: &[u32] = if filter.is_null() { &[1, 7, 100] } else { &[4, 100] };
         for &size in sizes {
             for backwards in [false, true] {
-                let found = walk(&server, &filter, size, backwards).await;
+                let found = walk(server, &filter, size, backwards).await;
                 assert_eq!(found, expected, "{filter} in pages of {size}, backwards: {backwards}");
             }
         }

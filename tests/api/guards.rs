@@ -37,8 +37,16 @@ async fn deployment_with_entries() -> (Deployment, Server) {
 }
 
 #[tokio::test]
-async fn transition_whose_expected_version_has_no_value_is_refused() {
+async fn a_guard_without_a_value_is_refused_and_changes_nothing() {
     let (deployment, server) = deployment_with_entries().await;
+    expected_versions(&deployment, &server).await;
+    dedup_of_requests(&deployment, &server).await;
+    strictness_of_batches(&deployment, &server).await;
+    dedup_in_batches(&server).await;
+}
+
+/// A transition whose expected version has no value is refused.
+async fn expected_versions(deployment: &Deployment, server: &Server) {
     let registered = server.register("inbox").await["subscription"].take();
     let id = registered["id"].as_str().unwrap();
     let before = deployment.table_digests().await;
@@ -48,16 +56,16 @@ async fn transition_whose_expected_version_has_no_value_is_refused() {
                 "mutation {declared} {{ it: {action}Subscription(input: {{ subscriptionId: \"{id}\",
                     expectedLastEventId: {guard} }}) {{ userErrors {{ code field }} }} }}"
             );
-            check_refused(&server, &query, variables, "expectedLastEventId").await;
+            check_refused(server, &query, variables, "expectedLastEventId").await;
         }
         let query = format!(
             "mutation($input: SubscriptionTransitionInput!) {{ it: {action}Subscription(input: $input) {{
                 userErrors {{ code field }} }} }}"
         );
         let null = json!({ "input": { "subscriptionId": id, "expectedLastEventId": null } });
-        check_refused(&server, &query, null, "expectedLastEventId").await;
+        check_refused(server, &query, null, "expectedLastEventId").await;
         let of_another_log = json!({ "input": { "subscriptionId": id, "expectedLastEventId": "event-5-7" } });
-        check_refused(&server, &query, of_another_log, "expectedLastEventId").await;
+        check_refused(server, &query, of_another_log, "expectedLastEventId").await;
     }
     assert_eq!(deployment.table_digests().await, before);
     let version = format!("event-{id}-{}", registered["lastEventId"].as_str().unwrap());
@@ -66,9 +74,8 @@ async fn transition_whose_expected_version_has_no_value_is_refused() {
     assert_eq!(server.transition("pause", id, None).await["subscription"]["status"], "PAUSED");
 }
 
-#[tokio::test]
-async fn request_whose_dedup_has_no_value_starts_nothing() {
-    let (deployment, server) = deployment_with_entries().await;
+/// A request whose dedup has no value starts nothing.
+async fn dedup_of_requests(deployment: &Deployment, server: &Server) {
     let execution = server.execute(json!({ "path": "flow" })).await["execution"]["id"].take();
     let before = deployment.table_digests().await;
     let entry = "entry: { path: \"flow\" }";
@@ -80,26 +87,25 @@ async fn request_whose_dedup_has_no_value_starts_nothing() {
             let query = format!(
                 "mutation {declared} {{ it: {mutation}(input: {{ {target} dedup: {guard} }}) {{ userErrors {{ code field }} }} }}"
             );
-            check_refused(&server, &query, variables, "dedup").await;
+            check_refused(server, &query, variables, "dedup").await;
         }
         let query = format!(
             "mutation($v: Boolean) {{ it: {mutation}(input: {{ {target} dedup: {{ key: \"k\", rejectDifferent: $v }} }})
                 {{ userErrors {{ code field }} }} }}"
         );
-        check_refused(&server, &query, json!({}), "dedup.rejectDifferent").await;
+        check_refused(server, &query, json!({}), "dedup.rejectDifferent").await;
     }
     let query = "mutation($input: ExecuteInput!) { it: execute(input: $input) { userErrors { code field } } }";
     let null = json!({ "input": { "entry": { "path": "flow" }, "dedup": null } });
-    check_refused(&server, query, null, "dedup").await;
+    check_refused(server, query, null, "dedup").await;
     let query = "mutation($v: Boolean) { it: registerCatalogEntry(input: { path: \"flow\",
         content: \"{kind: playbook}\", onlyIfChanged: $v }) { userErrors { code field } } }";
-    check_refused(&server, query, json!({}), "onlyIfChanged").await;
+    check_refused(server, query, json!({}), "onlyIfChanged").await;
     assert_eq!(deployment.table_digests().await, before);
 }
 
-#[tokio::test]
-async fn batch_of_events_whose_strictness_has_no_value_stores_nothing() {
-    let (deployment, server) = deployment_with_entries().await;
+/// A batch of events whose strictness has no value stores nothing.
+async fn strictness_of_batches(deployment: &Deployment, server: &Server) {
     let before = deployment.table_digests().await;
     for (mutation, event) in [
         ("projectEvents", "executionId: 7, eventId: 1, type: \"call.done\""),
@@ -110,15 +116,14 @@ async fn batch_of_events_whose_strictness_has_no_value_stores_nothing() {
                 "mutation {declared} {{ it: {mutation}(input: {{ events: [{{ {event} }}], strict: {guard} }}) {{
                     userErrors {{ code field }} }} }}"
             );
-            check_refused(&server, &query, variables, "strict").await;
+            check_refused(server, &query, variables, "strict").await;
         }
     }
     assert_eq!(deployment.table_digests().await, before);
 }
 
-#[tokio::test]
-async fn request_of_a_batch_whose_dedup_has_no_value_is_refused_alone() {
-    let (_deployment, server) = deployment_with_entries().await;
+/// A request of a batch whose dedup has no value is refused alone.
+async fn dedup_in_batches(server: &Server) {
     let entry = "entry: { path: \"flow\" }";
     for requests in [
         format!("{{ {entry} }}, {{ {entry} dedup: $v }}"),

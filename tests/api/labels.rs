@@ -38,6 +38,12 @@ fn map(labels: &Value) -> Value {
 async fn an_execution_has_the_labels_of_its_request_its_workload_and_its_document() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&QUIET).await;
+    malformed_conditions(&server).await;
+    labels_of_requests(&deployment, &server).await;
+}
+
+/// An execution has the labels of its request, its workload and its document. All executions are deleted meanwhile.
+async fn labels_of_requests(deployment: &Deployment, server: &Server) {
     let document = json!({ "kind": "playbook", "workload": { "order": { "id": 1 } }, "metadata": {
         "labels": { "team": "a", "stage": "prod", "Not a label": "x", "list": [1] },
         "searchable": { "order": "{{ workload.order.id }}", "stage": "{{ workload.stage }}" } } });
@@ -56,8 +62,8 @@ async fn an_execution_has_the_labels_of_its_request_its_workload_and_its_documen
     ] {
         let mut request = json!({ "path": "flow" });
         request.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
-        let id = start(&server, request).await;
-        assert_eq!(labels(&server, &id).await, expected, "{input}");
+        let id = start(server, request).await;
+        assert_eq!(labels(server, &id).await, expected, "{input}");
         let log = "query($id: ID!) { events(executionId: $id) { nodes { meta } } }";
         let log = server.data(log, json!({ "id": id })).await["events"].take();
         assert_eq!(log["nodes"][0]["meta"]["labels"], expected, "{input}");
@@ -85,7 +91,7 @@ async fn an_execution_has_the_labels_of_its_request_its_workload_and_its_documen
     assert_eq!(changed, json!({ "extra": "y", "stage": "prod", "team": "a" }));
 
     // Labels that a program takes away are gone from the index.
-    let cleared = start(&server, json!({ "path": "flow", "labels": given(&[("cleared", "yes")]) })).await;
+    let cleared = start(server, json!({ "path": "flow", "labels": given(&[("cleared", "yes")]) })).await;
     let cleared: i64 = cleared.parse().unwrap();
     let mut shard = deployment.shard(0).await;
     let clear = sqlx::query("UPDATE noetl.execution SET labels = NULL WHERE execution_id = $1").bind(cleared);
@@ -100,12 +106,12 @@ async fn an_execution_has_the_labels_of_its_request_its_workload_and_its_documen
     let left: i64 = sqlx::query_scalar("SELECT count(*) FROM noetl.execution_label").fetch_one(&mut *tx).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(left, 0, "labels of deleted executions");
-    assert_eq!(labels(&server, origin).await, *of_origin);
+    assert_eq!(labels(server, origin).await, *of_origin);
     let advance =
         "mutation($ids: [ID!]!) { advanceProjections(input: { executionIds: $ids }) { userErrors { code } } }";
     server.data(advance, json!({ "ids": [origin] })).await;
-    assert_eq!(ids(&server, labelled(json!([{ "name": "extra", "equals": "y" }]))).await, [&**origin]);
-    assert_eq!(labels(&server, origin).await, *of_origin);
+    assert_eq!(ids(server, labelled(json!([{ "name": "extra", "equals": "y" }]))).await, [&**origin]);
+    assert_eq!(labels(server, origin).await, *of_origin);
 }
 
 /// A session keeps the plans of a trigger, also those that were made when the table was empty.
@@ -127,13 +133,20 @@ async fn the_index_of_labels_is_kept_without_reading_all_of_it() {
 }
 
 #[tokio::test]
-async fn executions_are_found_and_cancelled_by_their_labels() {
+async fn executions_and_subscriptions_are_found_and_changed_by_labels_which_executions_inherit() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     deployment.feeds_begun().await;
+    Box::pin(labelled_executions(&server)).await;
+    Box::pin(labelled_subscriptions(&server)).await;
+    inherited_labels(&server).await;
+}
+
+/// Executions are found and cancelled by their labels. Only this part's executions exist.
+async fn labelled_executions(server: &Server) {
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
     let run = async |labels: &[(&str, &str)], tenant: Option<&str>| {
-        start(&server, json!({ "path": "flow", "labels": given(labels), "tenantId": tenant })).await
+        start(server, json!({ "path": "flow", "labels": given(labels), "tenantId": tenant })).await
     };
     let odd = r#"a = "\b" Größe"#;
     let a = run(&[("team", "a"), ("stage", "prod")], None).await;
@@ -160,8 +173,8 @@ async fn executions_are_found_and_cancelled_by_their_labels() {
         (json!({ "labels": [team_a], "idPrefix": none }), vec![]),
     ] {
         let expected: Vec<String> = expected.into_iter().cloned().collect();
-        assert_eq!(ids(&server, filter.clone()).await, expected, "{filter}");
-        let mut live = live_ids(&server, &filter).await;
+        assert_eq!(ids(server, filter.clone()).await, expected, "{filter}");
+        let mut live = live_ids(server, &filter).await;
         live.sort_unstable_by(|one, other| other.cmp(one));
         assert_eq!(live, expected, "{filter}");
         let total = server.data(stats, json!({ "filter": filter })).await["executionStats"]["total"].take();
@@ -176,15 +189,12 @@ async fn executions_are_found_and_cancelled_by_their_labels() {
     assert_eq!(cancelled["results"], expected, "{cancelled}");
     for (status, expected) in [("CANCELLED", vec![&test, &a]), ("PENDING", vec![&globex, &acme, &b])] {
         let filter = json!({ "labels": [any_team], "statuses": [status] });
-        assert_eq!(ids(&server, filter).await, expected.into_iter().cloned().collect::<Vec<_>>(), "{status}");
+        assert_eq!(ids(server, filter).await, expected.into_iter().cloned().collect::<Vec<_>>(), "{status}");
     }
 }
 
 /// The subscription's labels come before those of the document that runs, and the parent's come last.
-#[tokio::test]
-async fn an_execution_has_the_labels_of_its_subscription_and_if_asked_those_of_its_parent() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
+async fn inherited_labels(server: &Server) {
     let flow = json!({ "kind": "playbook", "workload": { "order": 1 }, "metadata": {
         "labels": { "from": "document", "team": "a" }, "searchable": { "order": "{{ workload.order }}" } } });
     server.register_entry("flow", &flow).await;
@@ -195,7 +205,7 @@ async fn an_execution_has_the_labels_of_its_subscription_and_if_asked_those_of_i
     server.register_entry("inbox", &inbox).await;
     let inbox = server.register("inbox").await["subscription"]["id"].take();
     let parent =
-        start(&server, json!({ "path": "flow", "labels": given(&[("tenant", "p"), ("from", "parent")]) })).await;
+        start(server, json!({ "path": "flow", "labels": given(&[("tenant", "p"), ("from", "parent")]) })).await;
     let dispatched = json!({ "from": "dispatch", "order": "1", "stage": "prod", "team": "a" });
     let mut started = Vec::new();
     for (input, expected) in [
@@ -224,8 +234,8 @@ async fn an_execution_has_the_labels_of_its_subscription_and_if_asked_those_of_i
     ] {
         let mut request = json!({ "path": "flow" });
         request.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
-        let id = start(&server, request).await;
-        assert_eq!(labels(&server, &id).await, expected, "{input}");
+        let id = start(server, request).await;
+        assert_eq!(labels(server, &id).await, expected, "{input}");
         started.push((id, expected));
     }
     for (id, expected) in started {
@@ -242,11 +252,8 @@ async fn an_execution_has_the_labels_of_its_subscription_and_if_asked_those_of_i
     assert_eq!(map(&shown["spec"]["dispatch"]["labels"]), of_dispatch);
 }
 
-#[tokio::test]
-async fn subscriptions_are_found_followed_and_changed_by_the_labels_of_their_documents() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
-    deployment.feeds_begun().await;
+/// Subscriptions are found, followed and changed by the labels of their documents.
+async fn labelled_subscriptions(server: &Server) {
     let register = async |path: &str, labels: Value| {
         server.register_entry(path, &json!({ "kind": "subscription", "metadata": { "labels": labels } })).await;
         server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned()
@@ -317,10 +324,8 @@ async fn subscriptions_are_found_followed_and_changed_by_the_labels_of_their_doc
     assert_eq!((&active["nodes"][0]["id"], &active["totalCount"]["value"]), (&json!(a), &json!(1)));
 }
 
-#[tokio::test]
-async fn a_malformed_condition_on_labels_is_refused() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&QUIET).await;
+/// A malformed condition on labels is refused.
+async fn malformed_conditions(server: &Server) {
     let one = json!({ "name": "a", "equals": "b" });
     for (conditions, field) in [
         (json!([]), vec![]),

@@ -133,16 +133,33 @@ async fn assert_order(server: &Server, list: (&str, &str), expected: &[String]) 
 }
 
 #[tokio::test]
-async fn executions_and_children_with_ids_of_both_servers_are_ordered_by_time() {
+async fn executions_children_and_subscriptions_with_ids_of_both_servers_are_ordered_by_time() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_without_projector().await;
+    ordered_executions(&deployment, &server).await;
+    delete_executions(&deployment).await;
+    orders(&deployment, &server).await;
+    // The subscriptions have ids of the executions.
+    delete_executions(&deployment).await;
+    ordered_subscriptions(&deployment, &server).await;
+}
+
+/// Deletes the executions, which have no logs.
+async fn delete_executions(deployment: &Deployment) {
+    for shard in 0..2 {
+        deployment.on_shard(shard, "DELETE FROM noetl.execution").await;
+    }
+}
+
+/// Executions and children. Only this part's executions exist.
+async fn ordered_executions(deployment: &Deployment, server: &Server) {
     let mut shards = [deployment.shard(0).await, deployment.shard(1).await];
-    let all = items(&deployment);
+    let all = items(deployment);
     for (shard, item) in &all {
         insert_execution(&mut shards[*shard], *item).await;
     }
     let expected = ordered(&all);
-    assert_order(&server, EXECUTIONS, &expected).await;
+    assert_order(server, EXECUTIONS, &expected).await;
     // The parent is an execution too. It is older than the others.
     let (shard, parent) = (deployment.ids_on(0, PARENT, 1)[0] != PARENT, (Some(0), PARENT));
     insert_execution(&mut shards[usize::from(shard)], parent).await;
@@ -151,11 +168,11 @@ async fn executions_and_children_with_ids_of_both_servers_are_ordered_by_time() 
         "UPDATE noetl.execution SET parent_execution_id = NULL WHERE start_time < '2025-01-01'",
     )
     .await;
-    assert_order(&server, CHILDREN, &expected).await;
+    assert_order(server, CHILDREN, &expected).await;
 
     // Newer executions come before the first page. They do not move the later ones.
     let mut added = 0;
-    let found = walk(&server, EXECUTIONS, 5, false, async || {
+    let found = walk(server, EXECUTIONS, 5, false, async || {
         added += 1;
         let ms = BASE_MS + 3_600_000 + added;
         let id = if added % 2 == 0 { ms << 22 } else { ms << 23 };
@@ -226,12 +243,10 @@ impl Run {
     }
 }
 
-#[tokio::test]
-async fn executions_have_each_order_over_all_shards_and_cursors_of_one_order_only() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_without_projector().await;
+/// Executions have each order over all shards, and cursors of one order only. Only this part's executions exist.
+async fn orders(deployment: &Deployment, server: &Server) {
     let mut shards = [deployment.shard(0).await, deployment.shard(1).await];
-    let runs = runs(&deployment);
+    let runs = runs(deployment);
     for Run { shard, id, started, ended, status, tenant } in &runs {
         let insert = format!(
             "INSERT INTO noetl.execution (execution_id, catalog_id, status, path, tenant_id, start_time, end_time)
@@ -264,11 +279,11 @@ async fn executions_have_each_order_over_all_shards_and_cursors_of_one_order_onl
             }
             let expected: Vec<String> = listed.iter().map(|(_, id)| id.to_string()).collect();
             assert!(!expected.is_empty(), "{order} {filter}");
-            assert_order(&server, (query(order, filter).as_str(), "/list"), &expected).await;
+            assert_order(server, (query(order, filter).as_str(), "/list"), &expected).await;
         }
     }
     for order in ORDERS {
-        let first = page(&server, (query(order, "").as_str(), "/list"), json!({ "first": 3 })).await;
+        let first = page(server, (query(order, "").as_str(), "/list"), json!({ "first": 3 })).await;
         let cursor = &first["pageInfo"]["endCursor"];
         for other in ORDERS.into_iter().filter(|other| *other != order) {
             let refused = server.send(&query(other, ""), json!({ "first": 3, "after": cursor })).await.unwrap();
@@ -285,17 +300,15 @@ async fn executions_have_each_order_over_all_shards_and_cursors_of_one_order_onl
     assert!(message.contains("LONGEST") && message.contains("pathPrefix"), "{refused}");
 }
 
-#[tokio::test]
-async fn subscriptions_with_ids_of_both_servers_are_ordered_by_time() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_without_projector().await;
+/// Subscriptions. Only this part's subscriptions exist.
+async fn ordered_subscriptions(deployment: &Deployment, server: &Server) {
     let mut shards = [deployment.shard(0).await, deployment.shard(1).await];
-    let all: Vec<(usize, Item)> = items(&deployment).into_iter().filter(|(_, (ms, _))| ms.is_some()).collect();
+    let all: Vec<(usize, Item)> = items(deployment).into_iter().filter(|(_, (ms, _))| ms.is_some()).collect();
     for (shard, item) in &all {
         insert_subscription(&mut shards[*shard], *item).await;
     }
     let expected = ordered(&all);
-    assert_order(&server, SUBSCRIPTIONS, &expected).await;
+    assert_order(server, SUBSCRIPTIONS, &expected).await;
     let bulk =
         "mutation { transitionSubscriptions(input: {action: ACTIVATE, select: {filter: {pathPrefix: \"inbox\"}}, dryRun: true}) {
         results { subscription { id } } userErrors { code message } } }";

@@ -14,8 +14,12 @@ use sqlx::PgConnection;
 
 /// Rows that a statement may read for a page of 20 or a count up to 100. The tables have many more.
 const MAX_ROWS: f64 = 4000.0;
+/// Name of the check before the tables are filled. It makes plans that are outdated later.
+const EMPTY_TABLES: &str = "nearly empty tables";
 /// Name of the check with plans that were made before the tables were filled.
 const OUTDATED_PLANS: &str = "plans of nearly empty tables";
+/// Name of the check with plans that are made after the filled tables were analyzed.
+const FRESH_STATISTICS: &str = "fresh statistics";
 /// A few rows, with which the statistics are made that are stale later.
 const FEW: i64 = 20;
 const MANY: i64 = 30_000;
@@ -23,6 +27,10 @@ const MANY: i64 = 30_000;
 const AT_ONCE: usize = 4;
 /// Scope of callers that read the rows of all tenants.
 const NO_TENANT: &str = "no tenant";
+/// Scope of callers whose tenant has a fifth of the rows.
+const LARGE_TENANT: &str = "tenant acme";
+/// Scope of callers whose tenant has a few of the oldest rows.
+const SMALL_TENANT: &str = "tenant tiny";
 /// Paths of 6,000 executions.
 const COMMON: [&str; 8] = [
     "team1/flow1",
@@ -368,15 +376,31 @@ const OF_LISTS: [&str; 5] = [
     "AS entry",
 ];
 
-fn is_of_list(plan: &Value) -> bool {
-    let text = plan["Query Text"].as_str().unwrap_or_default();
+fn is_of_list(text: &str) -> bool {
     let is_of_history = text.contains("noetl.execution_history");
     text.contains(" LIMIT ") && !is_of_history && OF_LISTS.iter().any(|part| text.contains(part))
 }
 
 /// Returns whether a statement counts executions before a list is read.
-fn is_of_count(plan: &Value) -> bool {
-    plan["Query Text"].as_str().unwrap_or_default().contains(" AS matched")
+fn is_of_count(text: &str) -> bool {
+    text.contains(" AS matched")
+}
+
+/// Returns the pages that a caller reads of a list. Only the first one has a count.
+///
+/// A connection plans each statement once, without its values, so the pages of a caller show the plan for all callers with
+/// the same statement. In the small tenant, a plan along an index without the tenant reads all rows. In the large one, a
+/// plan without the order reads all of the tenant. Plans for both directions exist before the tables are filled.
+fn pages(list: &List, scope: &str, statistics: &str) -> &'static [&'static str] {
+    match scope {
+        // A later page has the statement of the first one.
+        NO_TENANT if statistics == FRESH_STATISTICS => &["first", "last", "next"],
+        // The list of the oldest executions has the statements of the newest ones, which are read from both ends.
+        _ if list.selection.contains("order: OLDEST") => &[],
+        LARGE_TENANT if statistics != EMPTY_TABLES => &["last"],
+        SMALL_TENANT => &["first"],
+        _ => &["first", "last"],
+    }
 }
 
 /// Panics on a plan that reads a whole table.
@@ -437,16 +461,20 @@ impl Setup {
         self.deployment.replica_with(&settings).await
     }
 
-    /// Reads the first page, the last page and a count of each list with each filter, for each caller, and checks the
-    /// plans. Callers without a tenant also read the page after the first one.
+    /// Reads [`pages`] of each list with each filter, for each caller, and checks the plans.
     async fn check(&mut self, server: &Server, lists: &[List], callers: &Callers<'_>, plans: &str) {
         for (scope, token) in callers {
-            self.log.plans();
+            self.log.plans_of(|_| false);
             let nodes = "{ nodes(ids: [\"outbox-0-7\", \"outbox-0-8\"]) { id } }";
             let nodes = server.send_as(token, nodes, Value::Null).await;
             assert!(nodes["errors"].is_null(), "{nodes}");
             self.check_plans(&[&Value::Null], *scope == NO_TENANT, &format!("{plans}, {scope}: outbox entries by id"));
-            for list in lists {
+            for (list, pages) in lists.iter().map(|list| (list, pages(list, scope, plans))) {
+                if pages.is_empty() {
+                    continue;
+                }
+                // The statement of a caller's tenant is that of a filter on it.
+                let is_of_scope = |filter: &&Value| *scope == NO_TENANT || !filter["tenantId"].is_string();
                 // No index has both the tenant and the number of claims, or the tenant of a subscription.
                 let has_index = |filter: &&Value| {
                     let every_path = filter["pathPrefix"] == "inbox";
@@ -460,11 +488,12 @@ impl Setup {
                 let is_sure = |filter: &&Value| {
                     plans != OUTDATED_PLANS || list.filter_type != "OutboxFilter" || !names_owner(filter)
                 };
-                let filters: Vec<&Value> = list.filters.iter().filter(has_index).filter(is_sure).collect();
+                let filters = list.filters.iter().filter(is_of_scope).filter(has_index).filter(is_sure);
+                let filters: Vec<&Value> = filters.collect();
                 for filters in filters.chunks(AT_ONCE) {
                     let case = format!("{plans}, {scope}: {} with one of {}", list.selection, json!(filters));
-                    self.log.plans();
-                    read_pages(server, (*scope, token.as_str()), list, filters).await;
+                    self.log.plans_of(|_| false);
+                    read_pages(server, token, list, filters, pages).await;
                     self.check_plans(filters, *scope == NO_TENANT, &case);
                 }
             }
@@ -473,13 +502,14 @@ impl Setup {
 
     /// Checks the plans that were logged while lists with these filters were read.
     fn check_plans(&mut self, filters: &[&Value], is_everything_read: bool, case: &str) {
-        let (counts, plans): (Vec<Value>, Vec<Value>) = self.log.plans().into_iter().partition(is_of_count);
+        let plans = self.log.plans_of(|text| is_of_count(text) || is_of_list(text));
+        let is_count = |plan: &Value| is_of_count(plan["Query Text"].as_str().unwrap_or_default());
+        let (counts, plans): (Vec<Value>, Vec<Value>) = plans.into_iter().partition(is_count);
         for plan in counts {
             assert_along_indexes(&plan["Plan"]);
             let rows = rows_read(&plan["Plan"]);
             assert!(rows <= MAX_COUNTED, "{rows} rows were counted: {case}\n{plan:#}");
         }
-        let plans: Vec<Value> = plans.into_iter().filter(is_of_list).collect();
         let is_empty = |filter: &&&Value| filter["dedupKey"].is_string() || filter["version"].is_i64();
         let empty = filters.iter().filter(is_empty).count();
         assert!(plans.len() + empty >= filters.len() || !is_everything_read, "no plan was logged: {case}");
@@ -491,21 +521,25 @@ impl Setup {
     }
 }
 
-async fn read_pages(server: &Server, (scope, token): (&str, &str), list: &List, filters: &[&Value]) {
-    let ends = |n| [list.page("first", n, "first: 20"), list.page("last", n, "last: 20")];
-    let pages: Vec<String> = (0..filters.len()).flat_map(ends).collect();
-    let read = list.read(server, token, filters, &pages).await;
+async fn read_pages(server: &Server, token: &str, list: &List, filters: &[&Value], pages: &[&str]) {
+    let ends: Vec<&str> = pages.iter().copied().filter(|page| *page != "next").collect();
+    let of_filter = |n| ends.iter().map(move |end| list.page(end, n, &format!("{end}: 20")));
+    let ends: Vec<String> = (0..filters.len()).flat_map(of_filter).collect();
+    let read = list.read(server, token, filters, &ends).await;
+    if !pages.contains(&"next") {
+        return;
+    }
     let cursors = (0..filters.len()).map(|n| end_cursor(&read[format!("first{n}")]));
     let next: Vec<(&Value, &str)> =
         filters.iter().zip(cursors).filter_map(|(filter, cursor)| Some((*filter, cursor?))).collect();
-    // A later page has the statement of the first one. The statement of a caller's tenant is that of a filter on it.
-    if scope == NO_TENANT && !next.is_empty() {
-        let (filters, cursors): (Vec<&Value>, Vec<&str>) = next.into_iter().unzip();
-        let pages = cursors.iter().enumerate();
-        let pages: Vec<String> =
-            pages.map(|(n, cursor)| list.page("next", n, &format!("first: 20, after: \"{cursor}\""))).collect();
-        list.read(server, token, &filters, &pages).await;
+    if next.is_empty() {
+        return;
     }
+    let (filters, cursors): (Vec<&Value>, Vec<&str>) = next.into_iter().unzip();
+    let pages = cursors.iter().enumerate();
+    let pages: Vec<String> =
+        pages.map(|(n, cursor)| list.page("next", n, &format!("first: 20, after: \"{cursor}\""))).collect();
+    list.read(server, token, &filters, &pages).await;
 }
 
 #[tokio::test]
@@ -516,8 +550,8 @@ async fn every_filter_reads_few_rows_along_an_index_whatever_the_statistics_are(
     run(&mut setup.database, "SET auto_explain.log_min_duration = -1").await;
     let callers = [
         (NO_TENANT, setup.tokens.add(&["--role", "admin", "--subject", "root"])),
-        ("tenant acme", setup.tokens.add(&["--role", "admin", "--subject", "a", "--tenant", "acme"])),
-        ("tenant tiny", setup.tokens.add(&["--role", "admin", "--subject", "t", "--tenant", "tiny"])),
+        (LARGE_TENANT, setup.tokens.add(&["--role", "admin", "--subject", "a", "--tenant", "acme"])),
+        (SMALL_TENANT, setup.tokens.add(&["--role", "admin", "--subject", "t", "--tenant", "tiny"])),
     ];
     let mut lists = lists();
     lists.push(subscriptions());
@@ -526,7 +560,7 @@ async fn every_filter_reads_few_rows_along_an_index_whatever_the_statistics_are(
 
     let early = setup.server("force_generic_plan").await;
     // Both tenants have the same statements.
-    setup.check(&early, &lists, &callers[..2], "nearly empty tables").await;
+    setup.check(&early, &lists, &callers[..2], EMPTY_TABLES).await;
     setup.fill(FEW + 1, MANY).await;
     setup.check(&early, &lists, &callers, OUTDATED_PLANS).await;
     early.stop().await;
@@ -534,6 +568,6 @@ async fn every_filter_reads_few_rows_along_an_index_whatever_the_statistics_are(
     let late = setup.server("force_custom_plan").await;
     setup.check(&late, &lists, &callers, "stale statistics").await;
     run(&mut setup.database, "ANALYZE").await;
-    setup.check(&late, &lists, &callers, "fresh statistics").await;
+    setup.check(&late, &lists, &callers, FRESH_STATISTICS).await;
     late.stop().await;
 }

@@ -12,9 +12,16 @@ async fn server(deployment: &Deployment) -> Server {
 }
 
 #[tokio::test]
-async fn each_object_is_found_by_its_id_and_no_two_objects_have_the_same_one() {
+async fn objects_are_found_by_their_ids_and_lead_to_the_objects_that_they_name() {
     let deployment = Deployment::start(2).await;
     let server = server(&deployment).await;
+    objects_by_id(&server).await;
+    edges(&server).await;
+    forms_of_ids(&server).await;
+}
+
+/// Each object is found by its id, and no two objects have the same one. Only this part's execution exists.
+async fn objects_by_id(server: &Server) {
     let execution = server.execute(json!({ "path": "flow" })).await["execution"]["id"].take();
     let subscription = server.register("inbox").await["subscription"]["id"].take();
     let query = "query($execution: ID!) {
@@ -67,10 +74,8 @@ async fn each_object_is_found_by_its_id_and_no_two_objects_have_the_same_one() {
     }
 }
 
-#[tokio::test]
-async fn events_lead_to_their_log_and_catalog_entry_and_outbox_entries_to_their_event_and_execution() {
-    let deployment = Deployment::start(2).await;
-    let server = server(&deployment).await;
+/// Events lead to their log and catalog entry, and outbox entries to their event and execution.
+async fn edges(server: &Server) {
     let execution = server.execute(json!({ "path": "flow" })).await["execution"]["id"].take();
     let subscription = server.register("inbox").await["subscription"]["id"].take();
     let edges = "query($log: ID!) { events(executionId: $log) { nodes { catalogEntry { path }
@@ -83,16 +88,15 @@ async fn events_lead_to_their_log_and_catalog_entry_and_outbox_entries_to_their_
     let bare = json!({ "executionId": "77", "eventId": "1", "type": "call.done" });
     assert_eq!(server.project(&[bare]).await["projected"], 1);
     assert_eq!(of(&json!("77")).await["catalogEntry"], Value::Null, "the event names no entry");
-    let outbox = "{ outbox { entries { nodes { eventId event { eventId type } execution { id status } } } } }";
-    let row = server.data(outbox, Value::Null).await["outbox"]["entries"]["nodes"][0].take();
+    let outbox = "query($id: ID!) { outbox { entries(filter: { executionId: $id }) { nodes {
+        eventId event { eventId type } execution { id status } } } } }";
+    let row = server.data(outbox, json!({ "id": execution })).await["outbox"]["entries"]["nodes"][0].take();
     assert_eq!(row["event"], json!({ "eventId": row["eventId"], "type": "playbook_started" }));
     assert_eq!(row["execution"]["id"], execution);
 }
 
-#[tokio::test]
-async fn inputs_accept_both_forms_of_an_id() {
-    let deployment = Deployment::start(1).await;
-    let server = server(&deployment).await;
+/// Inputs accept both forms of an id.
+async fn forms_of_ids(server: &Server) {
     let query = "{ catalogEntry(by: {path: \"flow\"}) { id catalogId } }";
     let entry = server.data(query, Value::Null).await["catalogEntry"].take();
     for id in [&entry["id"], &entry["catalogId"]] {

@@ -37,6 +37,8 @@ spec:
   spool: { mode: buffer_and_ack, bucket: overflow, ordering: per_key }
 ";
 
+const ENTRIES: &str = "SELECT count(*) FROM noetl.catalog";
+
 async fn register(server: &Server, input: Value) -> Value {
     let query = "mutation($input: RegisterCatalogEntryInput!) { registerCatalogEntry(input: $input) {
         catalogEntry { id: catalogId path version kind content document workload labels }
@@ -68,10 +70,19 @@ async fn insert(deployment: &Deployment, path: &str, kind: &str, content: &str, 
 }
 
 #[tokio::test]
-async fn an_entry_is_stored_as_noetl_stores_it() {
+async fn entries_are_stored_and_read_as_noetl_does() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
-    let entry = registered(&server, FLOW).await;
+    stored_entry(&deployment, &server).await;
+    default_workload(&deployment, &server).await;
+    unreadable_document(&deployment, &server).await;
+    paths(&server).await;
+    concurrent_registrations(&deployment, &server).await;
+}
+
+/// An entry is stored as NoETL stores it. It is the only one.
+async fn stored_entry(deployment: &Deployment, server: &Server) {
+    let entry = registered(server, FLOW).await;
     let workload = json!({ "currency": "EUR", "order": { "id": "unknown" } });
     let workflow = json!([{ "step": "start", "tool": { "kind": "noop" } }]);
     let row = "SELECT jsonb_build_array(path, version, kind, content, payload, layout, meta) FROM noetl.catalog";
@@ -85,10 +96,8 @@ async fn an_entry_is_stored_as_noetl_stores_it() {
     );
 }
 
-#[tokio::test]
-async fn the_path_is_the_one_of_the_document_unless_the_document_has_only_a_name() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// The path is the one of the document, unless the document has only a name.
+async fn paths(server: &Server) {
     let both = "kind: playbook\nmetadata: { name: flow, path: work/flow }";
     let name = "kind: playbook\nmetadata: { name: flow }";
     for (input, path) in [
@@ -98,7 +107,7 @@ async fn the_path_is_the_one_of_the_document_unless_the_document_has_only_a_name
         (json!({ "content": name, "path": "elsewhere" }), "elsewhere"),
         (json!({ "content": "kind: playbook", "path": "short" }), "short"),
     ] {
-        let payload = register(&server, input.clone()).await;
+        let payload = register(server, input.clone()).await;
         assert_eq!(payload["catalogEntry"]["path"], path, "{input} {payload}");
     }
     for (input, field) in [
@@ -107,18 +116,16 @@ async fn the_path_is_the_one_of_the_document_unless_the_document_has_only_a_name
         (json!({ "content": both, "path": "elsewhere" }), "path"),
         (json!({ "content": "kind: playbook\nmetadata: { path: ' a' }" }), "content.metadata.path"),
     ] {
-        let payload = register(&server, input.clone()).await;
+        let payload = register(server, input.clone()).await;
         assert_eq!(error(&payload), format!("INVALID_INPUT {field}"), "{input} {payload}");
     }
 }
 
-#[tokio::test]
-async fn the_default_workload_comes_from_the_document_of_either_product() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// The default workload comes from the document of either product. All entries have the same workload.
+async fn default_workload(deployment: &Deployment, server: &Server) {
     let workload = json!({ "currency": "EUR", "order": { "id": "unknown" } });
-    let theirs = insert(&deployment, "theirs", "playbook", FLOW, Some(workload.clone())).await;
-    registered(&server, FLOW).await;
+    let theirs = insert(deployment, "theirs", "playbook", FLOW, Some(workload.clone())).await;
+    registered(server, FLOW).await;
     for path in ["work/flow", "theirs"] {
         let id = server.execute(json!({ "path": path, "workload": { "order": { "id": "o-1" } } })).await;
         let query = "query($id: ID!) { execution(id: $id) { workload } }";
@@ -134,11 +141,9 @@ async fn the_default_workload_comes_from_the_document_of_either_product() {
     assert!(list.as_array().unwrap().iter().all(|entry| entry["document"]["workload"] == workload), "{list}");
 }
 
-#[tokio::test]
-async fn an_entry_whose_document_can_t_be_read_can_t_be_executed() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    insert(&deployment, "broken", "playbook", "a: [1", None).await;
+/// An entry whose document can't be read can't be executed.
+async fn unreadable_document(deployment: &Deployment, server: &Server) {
+    insert(deployment, "broken", "playbook", "a: [1", None).await;
     let refused = server.execute(json!({ "path": "broken" })).await;
     assert_eq!(error(&refused), "INVALID_INPUT entry.path", "{refused}");
     let entry = server
@@ -153,10 +158,8 @@ async fn an_entry_whose_document_can_t_be_read_can_t_be_executed() {
     );
 }
 
-#[tokio::test]
-async fn registrations_of_both_products_at_the_same_time_get_their_own_versions() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// Registrations of both products at the same time get their own versions.
+async fn concurrent_registrations(deployment: &Deployment, server: &Server) {
     let mut theirs = deployment.cluster().await;
     sqlx::query("BEGIN").execute(&mut theirs).await.unwrap();
     let row =
@@ -171,7 +174,7 @@ async fn registrations_of_both_products_at_the_same_time_get_their_own_versions(
         .await;
         sqlx::query("COMMIT").execute(&mut theirs).await.unwrap();
     };
-    let (ours, ()) = tokio::join!(register(&server, json!({ "path": "a", "content": "kind: playbook" })), theirs);
+    let (ours, ()) = tokio::join!(register(server, json!({ "path": "a", "content": "kind: playbook" })), theirs);
     assert_eq!((&ours["userErrors"], &ours["catalogEntry"]["version"]), (&json!([]), &json!(2)));
 }
 
@@ -187,11 +190,21 @@ async fn subscription(server: &Server, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_document_of_a_subscription_is_typed() {
+async fn the_document_of_a_subscription_is_typed_and_determines_window_and_pool_of_its_executions() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    let entry = registered(&server, INBOX).await;
-    let found = subscription(&server, "inbox").await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    typed_document(&server).await;
+    unknown_names(&deployment, &server).await;
+    short_form(&server).await;
+    invalid_documents(&deployment, &server).await;
+    window_and_pool(&deployment, &server).await;
+    refused_pool(&server).await;
+}
+
+/// The document of a subscription is typed.
+async fn typed_document(server: &Server) {
+    let entry = registered(server, INBOX).await;
+    let found = subscription(server, "inbox").await;
     assert_eq!((&found["catalogId"], &found["executionPool"]), (&entry["id"], &json!("orders")));
     let expected = json!({
         "source": "NATS", "mode": "PULL", "activation": "SCHEDULED", "ingress": null,
@@ -207,8 +220,8 @@ async fn the_document_of_a_subscription_is_typed() {
     let push = "kind: Subscription\nmetadata: { name: hooks }\nspec:\n  source: webhook\n  mode: push\n  \
                 ingress: { gateway_path: /in/hooks, verify: { type: bearer, secret: hook_token } }\n  \
                 dispatch: { playbook: work/flow }\n";
-    registered(&server, push).await;
-    let found = subscription(&server, "hooks").await;
+    registered(server, push).await;
+    let found = subscription(server, "hooks").await;
     assert_eq!((&found["spec"]["mode"], &found["spec"]["activation"]), (&json!("PUSH"), &Value::Null));
     let verify = json!({ "type": "BEARER", "header": null, "secret": "hook_token", "audience": null,
                          "serviceAccount": null });
@@ -216,18 +229,16 @@ async fn the_document_of_a_subscription_is_typed() {
     assert_eq!(found["executionPool"], Value::Null);
 }
 
-#[tokio::test]
-async fn unknown_names_in_a_stored_document_are_shown_as_such_and_hide_no_other_setting() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+/// Unknown names in a stored document are shown as such, and hide no other setting.
+async fn unknown_names(deployment: &Deployment, server: &Server) {
     let stored = INBOX
         .replace("source: nats", "source: sqs")
         .replace("activation: scheduled", "activation: weekly")
         .replace("mode: buffer_and_ack", "mode: mirror")
         .replace("ordering: per_key", "ordering: by_size");
-    insert(&deployment, "inbox", "subscription", &stored, None).await;
-    registered(&server, FLOW).await;
-    let id = server.register("inbox").await["subscription"]["id"].take();
+    insert(deployment, "inbox/unknown", "subscription", &stored, None).await;
+    registered(server, FLOW).await;
+    let id = server.register("inbox/unknown").await["subscription"]["id"].take();
     let query = "query($id: ID!) { subscription(by: {id: $id}) { executionPool spec { source sourceText mode modeText
         activation activationText dispatch { playbook } dedup { windowSeconds }
         spool { mode modeText backend backendText ordering orderingText } } } }";
@@ -242,31 +253,29 @@ async fn unknown_names_in_a_stored_document_are_shown_as_such_and_hide_no_other_
     assert_eq!((&found["spec"], &found["executionPool"]), (&expected, &json!("orders")));
     let message = json!({ "path": "work/flow", "parentExecutionId": id, "dedup": { "key": "m" } });
     assert_eq!(server.execute(message).await["outcome"], "STARTED");
-    let windows = "SELECT count(*) FROM noetl.subscription_dedup WHERE expires_at - seen_at = interval '7 s'";
+    let windows = "SELECT count(*) FROM noetl.subscription_dedup
+                   WHERE dedup_key = 'm' AND expires_at - seen_at = interval '7 s'";
     assert_eq!(deployment.in_cluster(windows).await, 1);
 }
 
-#[tokio::test]
-async fn the_short_form_of_a_subscription_is_typed_too() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// The short form of a subscription is typed too.
+async fn short_form(server: &Server) {
     let short =
         "kind: subscription\nsource: { type: nats, subject: a.b }\nplaybook: work/flow\ndedup: { window_secs: 9 }";
-    for (path, content) in [("short", short), ("bare", "kind: subscription")] {
-        let payload = register(&server, json!({ "path": path, "content": content })).await;
+    for (path, content) in [("short/form", short), ("short/bare", "kind: subscription")] {
+        let payload = register(server, json!({ "path": path, "content": content })).await;
         assert_eq!(payload["userErrors"], json!([]));
     }
-    let spec = subscription(&server, "short").await["spec"].clone();
+    let spec = subscription(server, "short/form").await["spec"].clone();
     assert_eq!((&spec["source"], &spec["mode"]), (&json!("NATS"), &Value::Null));
     assert_eq!((&spec["dispatch"]["playbook"], &spec["dedup"]["windowSeconds"]), (&json!("work/flow"), &json!(9)));
-    let spec = subscription(&server, "bare").await["spec"].clone();
+    let spec = subscription(server, "short/bare").await["spec"].clone();
     assert_eq!((&spec["source"], &spec["dispatch"]["playbook"]), (&Value::Null, &Value::Null));
 }
 
-#[tokio::test]
-async fn an_invalid_document_of_a_subscription_is_refused_with_its_field() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// An invalid document of a subscription is refused with its field.
+async fn invalid_documents(deployment: &Deployment, server: &Server) {
+    let entries = deployment.in_cluster(ENTRIES).await;
     for (valid, invalid, field) in [
         ("source: nats", "source: rabbitmq", "content.spec.source"),
         ("mode: pull", "mode: push", "content.spec.ingress.gateway_path"),
@@ -278,24 +287,23 @@ async fn an_invalid_document_of_a_subscription_is_refused_with_its_field() {
     ] {
         let content = INBOX.replace(valid, invalid);
         assert_ne!(content, INBOX);
-        let payload = register(&server, json!({ "content": content })).await;
+        let payload = register(server, json!({ "content": content })).await;
         assert_eq!(error(&payload), format!("INVALID_INPUT {field}"), "{invalid} {payload}");
     }
-    assert_eq!(deployment.in_cluster("SELECT count(*) FROM noetl.catalog").await, 0);
+    assert_eq!(deployment.in_cluster(ENTRIES).await, entries);
 }
 
-#[tokio::test]
-async fn window_and_pool_of_an_execution_are_those_of_the_subscriptions_document() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
-    insert(&deployment, "inbox", "subscription", INBOX, None).await;
-    registered(&server, FLOW).await;
-    let inbox = server.register("inbox").await["subscription"]["id"].clone();
+/// Window and pool of an execution are those of the subscription's document.
+async fn window_and_pool(deployment: &Deployment, server: &Server) {
+    insert(deployment, "inbox/window", "subscription", INBOX, None).await;
+    registered(server, FLOW).await;
+    let inbox = server.register("inbox/window").await["subscription"]["id"].clone();
     let message = |key: &str, pool: Value| json!({ "path": "work/flow", "parentExecutionId": inbox, "executionPool": pool, "dedup": { "key": key } });
     let child = server.execute(message("m-1", Value::Null)).await["execution"]["id"].clone();
     let other = server.execute(message("m-2", json!("gpu"))).await["execution"]["id"].clone();
     let alone = server.execute(json!({ "path": "work/flow" })).await["execution"]["id"].clone();
-    let windows = "SELECT count(*) FROM noetl.subscription_dedup WHERE expires_at - seen_at = interval '7 s'";
+    let windows = "SELECT count(*) FROM noetl.subscription_dedup
+                   WHERE dedup_key IN ('m-1', 'm-2') AND expires_at - seen_at = interval '7 s'";
     assert_eq!(deployment.in_cluster(windows).await, 2);
     for (id, pool, subject) in
         [(&child, json!("orders"), "orders"), (&other, json!("gpu"), "gpu"), (&alone, Value::Null, "shared")]
@@ -313,13 +321,12 @@ async fn window_and_pool_of_an_execution_are_those_of_the_subscriptions_document
     }
 }
 
-#[tokio::test]
-async fn a_pool_of_a_document_that_can_t_be_in_a_subject_refuses_the_execution() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    registered(&server, &INBOX.replace("execution_pool: orders", "execution_pool: a.b")).await;
-    registered(&server, FLOW).await;
-    let inbox = server.register("inbox").await["subscription"]["id"].clone();
+/// A pool of a document that can't be in a subject refuses the execution.
+async fn refused_pool(server: &Server) {
+    let document = INBOX.replace("execution_pool: orders", "execution_pool: a.b");
+    registered(server, &document.replace("name: inbox", "name: refused")).await;
+    registered(server, FLOW).await;
+    let inbox = server.register("refused").await["subscription"]["id"].clone();
     let refused = server.execute(json!({ "path": "work/flow", "parentExecutionId": inbox })).await;
     assert_eq!(error(&refused), "INVALID_INPUT executionPool", "{refused}");
     let named = json!({ "path": "work/flow", "parentExecutionId": inbox, "executionPool": "orders" });

@@ -6,7 +6,11 @@ use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-const LIVE: &str = "SELECT count(*) FROM noetl.source_subscription WHERE state <> 'DEACTIVATED'";
+/// Returns the number of live subscriptions of a path, and of the paths below it.
+async fn live(deployment: &Deployment, path: &str) -> i64 {
+    let live = "SELECT count(*) FROM noetl.source_subscription WHERE state <> 'DEACTIVATED'";
+    deployment.sum_over_shards(&format!("{live} AND path LIKE '{path}%'")).await
+}
 
 /// Writes a lifecycle event as NoETL's server does: without a row in the registry, and without our lock.
 async fn write(shard: &mut PgConnection, id: i64, event: i64, path: &str, change: &str) {
@@ -24,13 +28,9 @@ async fn write(shard: &mut PgConnection, id: i64, event: i64, path: &str, change
     row.execute(shard).await.unwrap();
 }
 
-/// Returns a deployment of two shards with the catalog entry `inbox`, a replica, and an id of the second shard.
-async fn with_entry() -> (Deployment, Server, i64) {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let id = deployment.ids_on(1, 300_000_000_000_000_000, 1)[0];
-    (deployment, server, id)
+/// Registers a catalog entry.
+async fn enter(server: &Server, path: &str) {
+    server.register_entry(path, &json!({ "kind": "subscription" })).await;
 }
 
 async fn by_path(server: &Server, path: &str) -> Value {
@@ -38,83 +38,99 @@ async fn by_path(server: &Server, path: &str) -> Value {
     server.data(query, json!({ "path": path })).await["subscription"].clone()
 }
 
-async fn registry(deployment: &Deployment) -> Vec<i64> {
-    let query = "SELECT subscription_id FROM noetl.subscription_registry WHERE path = 'inbox' AND intent_after IS NULL";
-    sqlx::query_scalar(query).fetch_all(&mut deployment.cluster().await).await.unwrap()
+async fn registry(deployment: &Deployment, path: &str) -> Vec<i64> {
+    let query = "SELECT subscription_id FROM noetl.subscription_registry WHERE path = $1 AND intent_after IS NULL";
+    sqlx::query_scalar(query).bind(path).fetch_all(&mut deployment.cluster().await).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_subscription_of_noetl_is_found_by_path_and_adopted() {
-    let (deployment, server, id) = with_entry().await;
-    write(&mut deployment.shard(1).await, id, 11, "inbox", "registered").await;
-    write(&mut deployment.shard(1).await, id, 12, "inbox", "activated").await;
-    write(&mut deployment.shard(1).await, id + 1, 13, "inbox/other", "registered").await;
-    assert_eq!(by_path(&server, "inbox").await, json!({ "id": id.to_string(), "status": "ACTIVE" }));
-    assert_eq!(registry(&deployment).await, [id]);
-    let registered = server.register("inbox").await;
+async fn a_path_has_one_live_subscription_whether_noetl_or_this_api_registers_it() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    // Ids of the second shard. A part may use the next id too.
+    let ids = deployment.ids_on(1, 300_000_000_000_000_000, 9);
+    adopted(&deployment, &server, ids[0]).await;
+    concurrent(&deployment, &server, ids[2]).await;
+    taken(&deployment, &server, ids[4]).await;
+    crashed(&deployment, &server, ids[6]).await;
+    ended(&deployment, &server, ids[8]).await;
+}
+
+/// A subscription of NoETL is found by path, and adopted.
+async fn adopted(deployment: &Deployment, server: &Server, id: i64) {
+    enter(server, "adopted").await;
+    write(&mut deployment.shard(1).await, id, 11, "adopted", "registered").await;
+    write(&mut deployment.shard(1).await, id, 12, "adopted", "activated").await;
+    write(&mut deployment.shard(1).await, id + 1, 13, "adopted/other", "registered").await;
+    assert_eq!(by_path(server, "adopted").await, json!({ "id": id.to_string(), "status": "ACTIVE" }));
+    assert_eq!(registry(deployment, "adopted").await, [id]);
+    let registered = server.register("adopted").await;
     assert_eq!(registered["subscription"]["id"], json!(id.to_string()), "{registered}");
-    assert_eq!(deployment.sum_over_shards(LIVE).await, 2);
-    assert_eq!(by_path(&server, "nowhere").await, Value::Null);
+    assert_eq!(live(deployment, "adopted").await, 2);
+    assert_eq!(by_path(server, "nowhere").await, Value::Null);
 }
 
-#[tokio::test]
-async fn concurrent_registrations_of_a_path_that_noetl_registered_return_its_subscription() {
-    let (deployment, server, id) = with_entry().await;
+/// Concurrent registrations on two replicas of a path that NoETL registered return its subscription.
+async fn concurrent(deployment: &Deployment, server: &Server, id: i64) {
+    enter(server, "concurrent").await;
     let other = deployment.replica().await;
-    write(&mut deployment.shard(1).await, id, 11, "inbox", "registered").await;
-    let registers = (0..32).map(|n| if n % 2 == 0 { server.register("inbox") } else { other.register("inbox") });
+    write(&mut deployment.shard(1).await, id, 11, "concurrent", "registered").await;
+    let registers =
+        (0..32).map(|n| if n % 2 == 0 { server.register("concurrent") } else { other.register("concurrent") });
     for registered in join_all(registers).await {
         assert_eq!(registered["subscription"]["id"], json!(id.to_string()), "{registered}");
     }
-    assert_eq!(deployment.sum_over_shards(LIVE).await, 1);
-    assert_eq!(registry(&deployment).await, [id]);
+    assert_eq!(live(deployment, "concurrent").await, 1);
+    assert_eq!(registry(deployment, "concurrent").await, [id]);
 }
 
-#[tokio::test]
-async fn a_subscription_that_noetl_registers_after_ours_has_ended_takes_its_path() {
-    let (deployment, server, id) = with_entry().await;
-    let ours = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+/// A subscription that NoETL registers after ours has ended takes its path.
+async fn taken(deployment: &Deployment, server: &Server, id: i64) {
+    enter(server, "taken").await;
+    let ours = server.register("taken").await["subscription"]["id"].as_str().unwrap().to_owned();
     server.transition("deactivate", &ours, None).await;
-    assert_eq!(by_path(&server, "inbox").await, json!({ "id": ours, "status": "DEACTIVATED" }));
-    write(&mut deployment.shard(1).await, id, 11, "inbox", "registered").await;
+    assert_eq!(by_path(server, "taken").await, json!({ "id": ours, "status": "DEACTIVATED" }));
+    write(&mut deployment.shard(1).await, id, 11, "taken", "registered").await;
     let refused = server.transition("activate", &ours, None).await;
     assert_eq!(refused["userErrors"][0]["code"], "INVALID_TRANSITION", "{refused}");
-    assert_eq!(by_path(&server, "inbox").await, json!({ "id": id.to_string(), "status": "REGISTERED" }));
-    assert_eq!(server.register("inbox").await["subscription"]["id"], json!(id.to_string()));
-    assert_eq!(deployment.sum_over_shards(LIVE).await, 1);
+    assert_eq!(by_path(server, "taken").await, json!({ "id": id.to_string(), "status": "REGISTERED" }));
+    assert_eq!(server.register("taken").await["subscription"]["id"], json!(id.to_string()));
+    assert_eq!(live(deployment, "taken").await, 1);
 
     // When theirs has ended too, the path is free: the last one is shown, and ours can be activated again.
-    write(&mut deployment.shard(1).await, id, 12, "inbox", "deactivated").await;
-    assert_eq!(by_path(&server, "inbox").await["status"], "DEACTIVATED");
+    write(&mut deployment.shard(1).await, id, 12, "taken", "deactivated").await;
+    assert_eq!(by_path(server, "taken").await["status"], "DEACTIVATED");
     let activated = server.transition("activate", &ours, None).await;
     assert_eq!(activated["subscription"]["status"], "ACTIVE", "{activated}");
-    assert_eq!(by_path(&server, "inbox").await, json!({ "id": ours, "status": "ACTIVE" }));
+    assert_eq!(by_path(server, "taken").await, json!({ "id": ours, "status": "ACTIVE" }));
 }
 
-#[tokio::test]
-async fn a_crashed_registration_gives_way_to_a_subscription_of_noetl() {
-    let (deployment, server, id) = with_entry().await;
+/// A crashed registration gives way to a subscription of NoETL.
+async fn crashed(deployment: &Deployment, server: &Server, id: i64) {
+    enter(server, "crashed").await;
     // A caller stored its intent and died. Meanwhile NoETL registered the path.
     let intent = "INSERT INTO noetl.subscription_registry (path, subscription_id, intent_after, updated_at)
-                  VALUES ('inbox', 77, 0, now() - interval '1 minute')";
-    write(&mut deployment.shard(1).await, id, 11, "inbox", "registered").await;
+                  VALUES ('crashed', 77, 0, now() - interval '1 minute')";
+    write(&mut deployment.shard(1).await, id, 11, "crashed", "registered").await;
     sqlx::query(intent).execute(&mut deployment.cluster().await).await.unwrap();
-    noetl_testkit::eventually("the intent is settled", async || (registry(&deployment).await == [id]).then_some(()))
-        .await;
-    assert_eq!(server.register("inbox").await["subscription"]["id"], json!(id.to_string()));
-    assert_eq!(deployment.sum_over_shards(LIVE).await, 1);
+    noetl_testkit::eventually("the intent is settled", async || {
+        (registry(deployment, "crashed").await == [id]).then_some(())
+    })
+    .await;
+    assert_eq!(server.register("crashed").await["subscription"]["id"], json!(id.to_string()));
+    assert_eq!(live(deployment, "crashed").await, 1);
 }
 
-#[tokio::test]
-async fn a_path_of_noetl_that_has_ended_shows_its_last_subscription() {
-    let (deployment, server, id) = with_entry().await;
+/// A path of NoETL that has ended shows its last subscription.
+async fn ended(deployment: &Deployment, server: &Server, id: i64) {
+    enter(server, "ended").await;
     for (n, change) in [(11, "registered"), (12, "activated"), (13, "deactivated")] {
-        write(&mut deployment.shard(1).await, id, n, "inbox", change).await;
+        write(&mut deployment.shard(1).await, id, n, "ended", change).await;
     }
-    assert_eq!(by_path(&server, "inbox").await, json!({ "id": id.to_string(), "status": "DEACTIVATED" }));
-    let ours = server.register("inbox").await["subscription"]["id"].clone();
+    assert_eq!(by_path(server, "ended").await, json!({ "id": id.to_string(), "status": "DEACTIVATED" }));
+    let ours = server.register("ended").await["subscription"]["id"].clone();
     assert_ne!(ours, json!(id.to_string()));
-    assert_eq!(by_path(&server, "inbox").await["id"], ours);
+    assert_eq!(by_path(server, "ended").await["id"], ours);
 }
 
 #[tokio::test]

@@ -30,18 +30,26 @@ fn playbook(workload: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_rerun_has_the_entry_workload_pool_and_subscription_of_its_origin() {
+async fn a_rerun_has_the_properties_of_its_origin_and_an_invalid_one_starts_nothing() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+    let server = deployment.replica_with(&QUIET).await;
+    rerun_of_a_message(&server).await;
+    rerun_of_a_child(&server).await;
+    reruns_with_a_key(&server).await;
+    invalid_reruns(&deployment, &server).await;
+}
+
+/// A rerun has the entry, workload, pool and subscription of its origin.
+async fn rerun_of_a_message(server: &Server) {
     server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
     let inbox = server.register("inbox").await["subscription"]["id"].clone();
     let version_1 = server.register_entry("flow", &playbook(&json!({ "a": 1 }))).await;
     let input =
         json!({ "path": "flow", "parentExecutionId": inbox, "workload": { "b": { "c": 2 } }, "executionPool": "gpu" });
-    let origin = start(&server, input).await;
+    let origin = start(server, input).await;
     let version_2 = server.register_entry("flow", &playbook(&json!({ "a": 9, "new": true }))).await;
 
-    let same = rerun(&server, json!({ "executionId": origin })).await;
+    let same = rerun(server, json!({ "executionId": origin })).await;
     assert_eq!((&same["outcome"], &same["userErrors"]), (&json!("STARTED"), &json!([])));
     let id = same["executionId"].clone();
     assert_ne!(id, json!(origin));
@@ -51,7 +59,7 @@ async fn a_rerun_has_the_entry_workload_pool_and_subscription_of_its_origin() {
     assert_eq!(same["execution"], expected);
 
     let changes = json!({ "executionId": id, "workload": { "b": 3 }, "newestVersion": true, "executionPool": "cpu" });
-    let changed = rerun(&server, changes).await["execution"].clone();
+    let changed = rerun(server, changes).await["execution"].clone();
     let workload = json!({ "a": 1, "b": 3, "new": true });
     assert_eq!((&changed["workload"], &changed["executionPool"]), (&workload, &json!("cpu")));
     assert_eq!((&changed["catalogId"], &changed["rerunOf"]["id"]), (&json!(version_2), &id));
@@ -64,28 +72,24 @@ async fn a_rerun_has_the_entry_workload_pool_and_subscription_of_its_origin() {
     }
 }
 
-#[tokio::test]
-async fn a_rerun_of_a_child_execution_has_no_parent() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+/// A rerun of a child execution has no parent.
+async fn rerun_of_a_child(server: &Server) {
     server.register_entry("flow", &playbook(&json!({}))).await;
-    let parent = start(&server, json!({ "path": "flow" })).await;
-    let child = start(&server, json!({ "path": "flow", "parentExecutionId": parent })).await;
-    let again = rerun(&server, json!({ "executionId": child })).await["execution"].clone();
+    let parent = start(server, json!({ "path": "flow" })).await;
+    let child = start(server, json!({ "path": "flow", "parentExecutionId": parent })).await;
+    let again = rerun(server, json!({ "executionId": child })).await["execution"].clone();
     assert_eq!((&again["parent"], &again["rerunOf"]["id"]), (&Value::Null, &json!(child)));
     let rerun_of =
         server.data("query($id: ID!) { execution(id: $id) { rerunOf { id } } }", json!({ "id": child })).await;
     assert_eq!(rerun_of["execution"]["rerunOf"], Value::Null);
 }
 
-#[tokio::test]
-async fn reruns_with_one_dedup_key_start_one_execution() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+/// Reruns with one dedup key start one execution.
+async fn reruns_with_a_key(server: &Server) {
     server.register_entry("flow", &playbook(&json!({ "a": 1 }))).await;
-    let origin = start(&server, json!({ "path": "flow" })).await;
+    let origin = start(server, json!({ "path": "flow" })).await;
     let input = json!({ "executionId": origin, "dedup": { "key": "again" } });
-    let (first, second) = (rerun(&server, input.clone()).await, rerun(&server, input).await);
+    let (first, second) = (rerun(server, input.clone()).await, rerun(server, input).await);
     assert_eq!((&first["outcome"], &second["outcome"]), (&json!("STARTED"), &json!("DUPLICATE")));
     assert_eq!(first["executionId"], second["executionId"]);
     assert_eq!(second["differs"], false);
@@ -128,14 +132,13 @@ async fn an_execution_of_noetl_can_be_run_again_if_the_catalog_has_its_entry() {
     assert_eq!(listed, json!([{ "id": id }]));
 }
 
-#[tokio::test]
-async fn an_invalid_rerun_starts_nothing() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+/// An invalid rerun starts nothing.
+async fn invalid_reruns(deployment: &Deployment, server: &Server) {
     server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
     let inbox = server.register("inbox").await["subscription"]["id"].clone();
     server.register_entry("flow", &playbook(&json!({}))).await;
-    let origin = start(&server, json!({ "path": "flow" })).await;
+    let origin = start(server, json!({ "path": "flow" })).await;
+    let before = executions(deployment).await;
     for (input, code, field) in [
         (json!({ "executionId": "17" }), "NOT_FOUND", "executionId"),
         (json!({ "executionId": inbox }), "NOT_FOUND", "executionId"),
@@ -146,13 +149,13 @@ async fn an_invalid_rerun_starts_nothing() {
         (json!({ "executionId": origin, "dedup": { "key": "" } }), "INVALID_INPUT", "dedup.key"),
         (json!({ "executionId": origin, "labels": [{ "name": "A", "value": "b" }] }), "INVALID_INPUT", "labels.0.name"),
     ] {
-        let refused = rerun(&server, input.clone()).await;
+        let refused = rerun(server, input.clone()).await;
         let error = &refused["userErrors"][0];
         let field: Vec<&str> = field.split('.').collect();
         assert_eq!((&error["code"], &error["field"]), (&json!(code), &json!(field)), "{input}: {refused}");
         assert_eq!((&refused["execution"], &refused["outcome"]), (&Value::Null, &Value::Null));
     }
-    assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.execution").await, 1);
+    assert_eq!(executions(deployment).await, before);
 }
 
 async fn rerun_all(server: &Server, input: Value) -> Value {
@@ -184,16 +187,25 @@ async fn executions(deployment: &Deployment) -> i64 {
 }
 
 #[tokio::test]
-async fn several_executions_are_run_again_with_a_result_for_each() {
+async fn bulk_reruns_have_a_result_for_each_execution_and_start_each_rerun_once() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
-    let version_1 = server.register_entry("flow", &playbook(&json!({ "a": 1 }))).await;
-    let one = start(&server, json!({ "path": "flow", "workload": { "b": 1 }, "executionPool": "gpu" })).await;
-    let (two, old) = (start(&server, json!({ "path": "flow" })).await, start_retired(&server).await);
+    let (server, other) = tokio::join!(deployment.replica_with(&QUIET), deployment.replica_with(&QUIET));
+    several_reruns(&deployment, &server).await;
+    dry_run(&deployment, &server).await;
+    repeated_bulk_reruns(&deployment, &server, &other).await;
+    invalid_bulk_reruns(&deployment, &server).await;
+}
 
+/// Several executions are run again with a result for each.
+async fn several_reruns(deployment: &Deployment, server: &Server) {
+    let version_1 = server.register_entry("several", &playbook(&json!({ "a": 1 }))).await;
+    let one = start(server, json!({ "path": "several", "workload": { "b": 1 }, "executionPool": "gpu" })).await;
+    let (two, old) = (start(server, json!({ "path": "several" })).await, start_retired(server).await);
+
+    let before = executions(deployment).await;
     // Result i belongs to id i. A repeated id is run again once.
     let input = json!({ "select": { "ids": [one, "7", old, two, one] }, "workload": { "c": 3 } });
-    let done = rerun_all(&server, input).await;
+    let done = rerun_all(server, input).await;
     assert_eq!((&done["complete"], &done["continueWith"], &done["userErrors"]), (&json!(true), &json!([]), &json!([])));
     assert_eq!(each(&done, "index"), [0, 1, 2, 3, 4]);
     assert_eq!(each(&done, "originId"), [&*one, "7", &*old, &*two, &*one]);
@@ -206,7 +218,7 @@ async fn several_executions_are_run_again_with_a_result_for_each() {
     assert_eq!(done["results"][0]["execution"], expected);
     assert_eq!(done["results"][0]["executionId"], done["results"][4]["executionId"]);
     assert_eq!(done["results"][2]["origin"], json!({ "path": "old" }));
-    assert_eq!(executions(&deployment).await, 5);
+    assert_eq!(executions(deployment).await, before + 2);
 
     // The failed executions of a path.
     for shard in 0..2 {
@@ -214,31 +226,29 @@ async fn several_executions_are_run_again_with_a_result_for_each() {
         let ids: Vec<i64> = [&one, &old].iter().map(|id| id.parse().unwrap()).collect();
         fail.bind(ids).execute(&mut *deployment.shard_session(shard).await).await.unwrap();
     }
-    let version_2 = server.register_entry("flow", &playbook(&json!({ "a": 2 }))).await;
-    let input = json!({ "select": { "filter": { "path": "flow", "statuses": ["FAILED"] } }, "newestVersion": true,
+    let version_2 = server.register_entry("several", &playbook(&json!({ "a": 2 }))).await;
+    let input = json!({ "select": { "filter": { "path": "several", "statuses": ["FAILED"] } }, "newestVersion": true,
         "executionPool": "cpu" });
-    let done = rerun_all(&server, input).await;
+    let done = rerun_all(server, input).await;
     assert_eq!((each(&done, "index"), each(&done, "originId")), (vec![&Value::Null], vec![&json!(one)]), "{done}");
     let expected = json!({ "workload": { "a": 1, "b": 1 }, "catalogId": version_2, "executionPool": "cpu",
         "rerunOf": { "id": one } });
     assert_eq!(done["results"][0]["execution"], expected);
-    assert_eq!(executions(&deployment).await, 6);
+    assert_eq!(executions(deployment).await, before + 3);
 }
 
-#[tokio::test]
-async fn a_dry_run_of_reruns_says_what_would_start_and_changes_nothing() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&QUIET).await;
+/// A dry run says what would start, and changes nothing.
+async fn dry_run(deployment: &Deployment, server: &Server) {
     server.register_entry("flow", &playbook(&json!({}))).await;
-    let (one, two) = (start(&server, json!({ "path": "flow" })).await, start(&server, json!({ "path": "flow" })).await);
-    let old = start_retired(&server).await;
+    let (one, two) = (start(server, json!({ "path": "flow" })).await, start(server, json!({ "path": "flow" })).await);
+    let old = start_retired(server).await;
     let dedup = json!({ "key": "night" });
-    let first = rerun_all(&server, json!({ "select": { "ids": [one] }, "dedup": dedup })).await;
+    let first = rerun_all(server, json!({ "select": { "ids": [one] }, "dedup": dedup })).await;
     deployment.until_claims_are_settled().await;
     let before = deployment.table_digests().await;
 
     let select = json!({ "ids": [one, two, "7", old] });
-    let dry = rerun_all(&server, json!({ "select": select, "dedup": dedup, "dryRun": true })).await;
+    let dry = rerun_all(server, json!({ "select": select, "dedup": dedup, "dryRun": true })).await;
     let expected = [&json!("DUPLICATE"), &json!("STARTED"), &Value::Null, &Value::Null];
     assert_eq!(each(&dry, "outcome"), expected, "{dry}");
     let rerun = &first["results"][0]["executionId"];
@@ -247,7 +257,7 @@ async fn a_dry_run_of_reruns_says_what_would_start_and_changes_nothing() {
     assert_eq!(codes, [&Value::Null, &Value::Null, &json!("NOT_FOUND"), &json!("NOT_FOUND")]);
     assert_eq!(deployment.table_digests().await, before);
     // The dry run has not used up the keys.
-    let done = rerun_all(&server, json!({ "select": select, "dedup": dedup })).await;
+    let done = rerun_all(server, json!({ "select": select, "dedup": dedup })).await;
     assert_eq!(each(&done, "outcome"), expected, "{done}");
 }
 
@@ -272,21 +282,20 @@ async fn the_workloads_of_reruns_may_have_more_bytes_than_one_operation_may_read
     assert_eq!((&done["complete"], each(&done, "userErrors")), (&json!(true), vec![&json!([]); 34]), "{done}");
 }
 
-/// The filter matches the reruns too, so that a request which is sent again selects more than the first one.
-#[tokio::test]
-async fn repeated_and_concurrent_bulk_reruns_with_one_key_start_each_rerun_once() {
-    let deployment = Deployment::start(2).await;
-    let (server, other) = tokio::join!(deployment.replica_with(&QUIET), deployment.replica_with(&QUIET));
-    server.register_entry("flow", &playbook(&json!({}))).await;
+/// Repeated and concurrent bulk reruns with one key start each rerun once. The filter matches the reruns too, so that a
+/// request which is sent again selects more than the first one.
+async fn repeated_bulk_reruns(deployment: &Deployment, server: &Server, other: &Server) {
+    server.register_entry("repeated", &playbook(&json!({}))).await;
     let mut origins = BTreeSet::new();
     for _ in 0..3 {
-        origins.insert(start(&server, json!({ "path": "flow" })).await);
+        origins.insert(start(server, json!({ "path": "repeated" })).await);
     }
-    let input = json!({ "select": { "filter": { "path": "flow" } }, "dedup": { "key": "night" } });
-    let requests = (0..8).map(|n| rerun_all(if n % 2 == 0 { &server } else { &other }, input.clone()));
+    let before = executions(deployment).await;
+    let input = json!({ "select": { "filter": { "path": "repeated" } }, "dedup": { "key": "repeated" } });
+    let requests = (0..8).map(|n| rerun_all(if n % 2 == 0 { server } else { other }, input.clone()));
     let mut payloads = futures::future::join_all(requests).await;
-    payloads.push(rerun_all(&other, input).await);
-    assert_eq!(executions(&deployment).await, 6);
+    payloads.push(rerun_all(other, input).await);
+    assert_eq!(executions(deployment).await, before + 3);
 
     let (mut reruns, mut started) = (BTreeMap::<&str, BTreeSet<&str>>::new(), 0);
     for result in payloads.iter().flat_map(|payload| payload["results"].as_array().unwrap()) {
@@ -340,15 +349,15 @@ async fn reruns_of_a_shard_that_is_down_have_one_error_each_and_are_started_by_t
     assert_eq!(executions(&deployment).await, before + 2);
 }
 
-#[tokio::test]
-async fn an_invalid_or_too_large_request_runs_nothing_again() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&QUIET).await;
+/// An invalid or too large request runs nothing again.
+async fn invalid_bulk_reruns(deployment: &Deployment, server: &Server) {
     server.register_entry("flow", &playbook(&json!({}))).await;
-    let origin = start(&server, json!({ "path": "flow" })).await;
+    let origin = start(server, json!({ "path": "flow" })).await;
     let insert = "INSERT INTO noetl.execution (execution_id, catalog_id, path, status, start_time)
-        SELECT id, 0, 'many', 'FAILED', now() FROM generate_series(1, 1001) AS id";
-    sqlx::query(insert).execute(&mut deployment.shard(0).await).await.unwrap();
+        SELECT id, 0, 'many', 'FAILED', now() FROM unnest($1::bigint[]) AS id";
+    let ids = deployment.ids_on(0, 1, 1001);
+    sqlx::query(insert).bind(ids).execute(&mut deployment.shard(0).await).await.unwrap();
+    let before = executions(deployment).await;
     let one = json!({ "ids": [origin] });
     for (input, field) in [
         (json!({ "select": { "filter": { "path": "many" } } }), "select"),
@@ -360,7 +369,7 @@ async fn an_invalid_or_too_large_request_runs_nothing_again() {
         (json!({ "select": one, "dedup": { "key": "k".repeat(1001) } }), "dedup.key"),
         (json!({ "select": one, "dedup": { "key": "k", "windowSeconds": 0 } }), "dedup.windowSeconds"),
     ] {
-        let refused = rerun_all(&server, input).await;
+        let refused = rerun_all(server, input).await;
         let (error, field) = (&refused["userErrors"][0], field.split('.').collect::<Vec<&str>>());
         assert_eq!((&error["code"], &error["field"]), (&json!("INVALID_INPUT"), &json!(field)), "{refused}");
         assert_eq!((&refused["results"], &refused["complete"]), (&json!([]), &json!(false)));
@@ -369,5 +378,5 @@ async fn an_invalid_or_too_large_request_runs_nothing_again() {
             assert_eq!(error["message"], message);
         }
     }
-    assert_eq!(executions(&deployment).await, 1002);
+    assert_eq!(executions(deployment).await, before);
 }

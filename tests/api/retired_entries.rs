@@ -97,12 +97,23 @@ fn assert_retired(payload: &Value, field: &Value) {
 }
 
 #[tokio::test]
-async fn the_newest_version_is_the_newest_that_is_not_retired_on_each_replica() {
+async fn retired_versions_are_left_out_by_each_replica_and_are_read_and_run_by_their_ids() {
     let deployment = Deployment::start(1).await;
     let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+    newest_version(&deployment, &one, &other).await;
+    repeated_request(&one, &other).await;
+    retired_by_id(&one).await;
+    all_versions(&deployment, &one).await;
+    registrations(&one).await;
+    reruns(&one).await;
+    subscriptions(&one).await;
+}
+
+/// The newest version is the newest that is not retired on each replica.
+async fn newest_version(deployment: &Deployment, one: &Server, other: &Server) {
     for by in [By::Noetl, By::Api] {
         let path = format!("flow/{by:?}");
-        let ids = register_versions(&one, &path, 3).await;
+        let ids = register_versions(one, &path, 3).await;
         let mut before: &[u64] = &[];
         for (step, retired) in
             [&[][..], &[3], &[2, 3], &[2], &[1], &[1, 3], &[1, 2, 3], &[1, 2]].into_iter().enumerate()
@@ -110,7 +121,7 @@ async fn the_newest_version_is_the_newest_that_is_not_retired_on_each_replica() 
             for (id, version) in ids.iter().zip(1..) {
                 let archived = retired.contains(&version);
                 if archived != before.contains(&version) {
-                    set_archived(&deployment, &one, by, id, archived).await;
+                    set_archived(deployment, one, by, id, archived).await;
                 }
             }
             before = retired;
@@ -120,34 +131,32 @@ async fn the_newest_version_is_the_newest_that_is_not_retired_on_each_replica() 
                 if let Some(dedup) = dedup {
                     input["dedup"] = dedup;
                 }
-                let payload = execute(&other, input).await;
+                let payload = execute(other, input).await;
                 let live = ids.iter().zip(1..).filter(|(_, version)| !retired.contains(version));
                 match live.last() {
                     Some((newest, _)) => assert_eq!(payload["execution"]["catalogId"], json!(newest), "{retired:?}"),
                     None => assert_retired(&payload, &json!(["entry", "path"])),
                 }
             }
-            check_reads(&other, &path, &ids, retired).await;
+            check_reads(other, &path, &ids, retired).await;
         }
     }
 }
 
-#[tokio::test]
-async fn a_repeated_request_gets_its_execution_after_its_path_was_retired() {
-    let deployment = Deployment::start(1).await;
-    let servers = tokio::join!(deployment.replica(), deployment.replica());
-    let id = servers.0.register_entry("flow", &json!({ "kind": "playbook" })).await;
+/// A repeated request gets its execution after its path was retired.
+async fn repeated_request(one: &Server, other: &Server) {
+    let id = one.register_entry("repeated", &json!({ "kind": "playbook" })).await;
     let repeat = async |server: &Server, key: &str| {
         let query = "mutation($input: ExecuteInput!) { execute(input: $input) {
             executionId outcome userErrors { code field message } } }";
-        let input = json!({ "entry": { "path": "flow" }, "dedup": { "key": key } });
+        let input = json!({ "entry": { "path": "repeated" }, "dedup": { "key": key } });
         server.data(query, json!({ "input": input })).await["execute"].take()
     };
-    let first = repeat(&servers.0, "one").await;
+    let first = repeat(one, "one").await;
     assert_eq!(first["outcome"], "STARTED", "{first}");
-    change(&servers.0, ARCHIVE, json!({ "catalogId": id })).await;
+    change(one, ARCHIVE, json!({ "catalogId": id })).await;
     // Only one of the replicas has the path in its cache.
-    for server in [&servers.0, &servers.1] {
+    for server in [one, other] {
         for _ in 0..2 {
             let again = repeat(server, "one").await;
             assert_eq!(
@@ -160,43 +169,37 @@ async fn a_repeated_request_gets_its_execution_after_its_path_was_retired() {
     }
 }
 
-#[tokio::test]
-async fn a_retired_version_is_read_and_executed_by_its_id() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    let id = server.register_entry("flow", &json!({ "kind": "playbook" })).await;
-    change(&server, ARCHIVE, json!({ "catalogId": id })).await;
-    let by_version = "{ catalogEntry(by: {pathVersion: {path: \"flow\", version: 1}}) { catalogId } }";
+/// A retired version is read and executed by its id.
+async fn retired_by_id(server: &Server) {
+    let id = server.register_entry("retired_by_id", &json!({ "kind": "playbook" })).await;
+    change(server, ARCHIVE, json!({ "catalogId": id })).await;
+    let by_version = "{ catalogEntry(by: {pathVersion: {path: \"retired_by_id\", version: 1}}) { catalogId } }";
     assert_eq!(server.data(by_version, Value::Null).await["catalogEntry"]["catalogId"], id);
-    let payload = execute(&server, json!({ "entry": { "catalogId": id } })).await;
+    let payload = execute(server, json!({ "entry": { "catalogId": id } })).await;
     assert_eq!(payload["execution"]["catalogId"], id, "{payload}");
 }
 
-#[tokio::test]
-async fn retiring_and_restoring_can_be_repeated_and_can_take_all_versions() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    let ids = register_versions(&server, "flow", 3).await;
+/// Retiring and restoring can be repeated, and can take all versions.
+async fn all_versions(deployment: &Deployment, server: &Server) {
+    let ids = register_versions(server, "all_versions", 3).await;
     server.register_entry("other", &json!({ "kind": "playbook" })).await;
-    let first = change(&server, ARCHIVE, json!({ "catalogId": ids[1] })).await;
+    let first = change(server, ARCHIVE, json!({ "catalogId": ids[1] })).await;
     let all = json!({ "catalogId": ids[1], "allVersions": true });
-    assert_eq!(change(&server, ARCHIVE, all.clone()).await, first, "the time is that of the first request");
-    check_reads(&server, "flow", &ids, &[1, 2, 3]).await;
+    assert_eq!(change(server, ARCHIVE, all.clone()).await, first, "the time is that of the first request");
+    check_reads(server, "all_versions", &ids, &[1, 2, 3]).await;
     for _ in 0..2 {
-        assert_eq!(change(&server, RESTORE, all.clone()).await["archivedAt"], Value::Null);
-        check_reads(&server, "flow", &ids, &[]).await;
+        assert_eq!(change(server, RESTORE, all.clone()).await["archivedAt"], Value::Null);
+        check_reads(server, "all_versions", &ids, &[]).await;
     }
-    change(&server, ARCHIVE, all).await;
+    change(server, ARCHIVE, all).await;
     let others = "SELECT count(*) FROM noetl.catalog WHERE path = 'other' AND archived_at IS NULL";
     assert_eq!(deployment.in_cluster(others).await, 1);
 }
 
-#[tokio::test]
-async fn a_registration_counts_retired_versions_and_is_not_compared_with_them() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// A registration counts retired versions, and is not compared with them.
+async fn registrations(server: &Server) {
     let query = "mutation($content: String!) {
-        registerCatalogEntry(input: {path: \"flow\", content: $content, onlyIfChanged: true}) {
+        registerCatalogEntry(input: {path: \"registrations\", content: $content, onlyIfChanged: true}) {
             outcome catalogEntry { catalogId version } } }";
     let register = async |content: &str| {
         let payload = server.data(query, json!({ "content": content })).await["registerCatalogEntry"].take();
@@ -204,22 +207,20 @@ async fn a_registration_counts_retired_versions_and_is_not_compared_with_them() 
     };
     let (added, first) = register("kind: playbook").await;
     assert_eq!((&added, &first["version"]), (&json!("ADDED"), &json!(1)));
-    change(&server, ARCHIVE, json!({ "catalogId": first["catalogId"] })).await;
+    change(server, ARCHIVE, json!({ "catalogId": first["catalogId"] })).await;
     let (added, second) = register("kind: playbook").await;
     assert_eq!((&added, &second["version"]), (&json!("ADDED"), &json!(2)));
     let (_, third) = register("kind: agent").await;
-    change(&server, ARCHIVE, json!({ "catalogId": third["catalogId"] })).await;
+    change(server, ARCHIVE, json!({ "catalogId": third["catalogId"] })).await;
     // The newest version that is not retired is the second one.
     assert_eq!(register("kind: playbook").await, (json!("UNCHANGED"), second));
     assert_eq!(register("kind: agent").await.1["version"], 4);
 }
 
-#[tokio::test]
-async fn a_rerun_of_a_retired_version_is_refused_unless_it_takes_the_newest() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
-    let first = server.register_entry("flow", &json!({ "kind": "playbook", "n": 1 })).await;
-    let origin = server.execute(json!({ "path": "flow" })).await["executionId"].take();
+/// A rerun of a retired version is refused unless it takes the newest.
+async fn reruns(server: &Server) {
+    let first = server.register_entry("reruns", &json!({ "kind": "playbook", "n": 1 })).await;
+    let origin = server.execute(json!({ "path": "reruns" })).await["executionId"].take();
     let send = async |input: Value| {
         let query = "mutation($input: RerunExecutionInput!) { rerunExecution(input: $input) {
             execution { catalogId } outcome userErrors { code field message } } }";
@@ -229,30 +230,28 @@ async fn a_rerun_of_a_retired_version_is_refused_unless_it_takes_the_newest() {
         async |newest_version: bool| send(json!({ "executionId": origin, "newestVersion": newest_version })).await;
     let keyed = json!({ "executionId": origin, "dedup": { "key": "again" } });
     assert_eq!(send(keyed.clone()).await["outcome"], "STARTED");
-    change(&server, ARCHIVE, json!({ "catalogId": first })).await;
+    change(server, ARCHIVE, json!({ "catalogId": first })).await;
     for newest_version in [false, true] {
         assert_retired(&rerun(newest_version).await, &json!(["executionId"]));
     }
     assert_eq!(send(keyed).await["outcome"], "DUPLICATE");
-    let second = server.register_entry("flow", &json!({ "kind": "playbook", "n": 2 })).await;
+    let second = server.register_entry("reruns", &json!({ "kind": "playbook", "n": 2 })).await;
     assert_retired(&rerun(false).await, &json!(["executionId"]));
     assert_eq!(rerun(true).await["execution"]["catalogId"], second);
-    change(&server, RESTORE, json!({ "catalogId": first })).await;
+    change(server, RESTORE, json!({ "catalogId": first })).await;
     assert_eq!(rerun(false).await["execution"]["catalogId"], first);
 }
 
-#[tokio::test]
-async fn a_subscription_of_a_retired_path_keeps_its_status_and_none_is_made_live() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// A subscription of a retired path keeps its status, and none is made live.
+async fn subscriptions(server: &Server) {
     let entry = server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
     let inbox = server.register("inbox").await["subscription"]["id"].clone();
     let inbox = inbox.as_str().unwrap();
-    change(&server, ARCHIVE, json!({ "catalogId": entry })).await;
+    change(server, ARCHIVE, json!({ "catalogId": entry })).await;
     assert_eq!(server.transition("activate", inbox, None).await["subscription"]["status"], "ACTIVE");
     assert_retired(&server.register("inbox").await, &json!(["path"]));
     assert_eq!(server.transition("deactivate", inbox, None).await["subscription"]["status"], "DEACTIVATED");
     assert_retired(&server.transition("activate", inbox, None).await, &json!(["path"]));
-    change(&server, RESTORE, json!({ "catalogId": entry })).await;
+    change(server, RESTORE, json!({ "catalogId": entry })).await;
     assert_eq!(server.transition("activate", inbox, None).await["subscription"]["status"], "ACTIVE");
 }

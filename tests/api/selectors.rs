@@ -139,13 +139,20 @@ async fn deployment_with_objects_to_change() -> (Deployment, Server) {
 }
 
 #[tokio::test]
-async fn incomplete_selector_of_a_bulk_mutation_is_refused_and_changes_nothing() {
+async fn a_bulk_mutation_selects_what_its_complete_selector_says_and_refuses_an_incomplete_one() {
     let (deployment, server) = deployment_with_objects_to_change().await;
+    incomplete_selectors(&deployment, &server).await;
+    empty_ids(&server).await;
+    complete_selectors(&server).await;
+}
+
+/// An incomplete selector is refused, and changes nothing.
+async fn incomplete_selectors(deployment: &Deployment, server: &Server) {
     let before = deployment.table_digests().await;
     let mut wrong = Vec::new();
     for bulk in &BULKS {
         for (declared, select, variables, expected) in incomplete(bulk) {
-            let found = refusal(&server, bulk, &declared, &select, variables.clone()).await;
+            let found = refusal(server, bulk, &declared, &select, variables.clone()).await;
             if found.as_ref() != Some(&expected) {
                 let name = bulk.mutation;
                 wrong.push(format!("{name} ({declared}) {select} {variables}: {found:?}, not {expected:?}"));
@@ -156,9 +163,8 @@ async fn incomplete_selector_of_a_bulk_mutation_is_refused_and_changes_nothing()
     assert_eq!(deployment.table_digests().await, before, "a refused request changed the databases");
 }
 
-#[tokio::test]
-async fn complete_selector_selects_by_id_by_filter_or_everything() {
-    let (_deployment, server) = deployment_with_objects_to_change().await;
+/// A complete selector selects by id, by filter, or everything.
+async fn complete_selectors(server: &Server) {
     let send = async |query: &str, variables: Value| server.data(query, variables).await;
     let transition = "mutation($select: SubscriptionSelector!, $dry: Boolean!) {
         it: transitionSubscriptions(input: { action: ACTIVATE, select: $select, dryRun: $dry }) {
@@ -201,10 +207,8 @@ async fn complete_selector_selects_by_id_by_filter_or_everything() {
     assert_eq!(send(discard, Value::Null).await["it"]["discarded"], 1);
 }
 
-#[tokio::test]
-async fn an_empty_id_is_malformed() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&QUIET).await;
+/// An empty id is malformed.
+async fn empty_ids(server: &Server) {
     for (mutation, others) in [
         ("transitionSubscriptions", "action: DEACTIVATE"),
         ("cancelExecutions", ""),

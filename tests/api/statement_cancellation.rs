@@ -112,8 +112,15 @@ async fn callers_that_wait_for_a_connection_and_those_that_get_none_in_time_are_
 }
 
 #[tokio::test]
-async fn callers_that_disconnect_free_a_pool_of_two() {
+async fn disconnecting_closing_and_complete_cancel_the_statements_of_a_pool_of_two() {
     let mut setup = setup("2").await;
+    disconnected_callers(&mut setup).await;
+    Box::pin(closed_streams(&mut setup)).await;
+    Box::pin(completed_operations(&mut setup)).await;
+}
+
+/// Callers that disconnect free the pool.
+async fn disconnected_callers(setup: &mut Setup) {
     let _holder = setup.locked().await;
     let callers = [setup.post(SLOW).await, setup.post(SLOW).await];
     setup.until_running(2).await;
@@ -121,9 +128,8 @@ async fn callers_that_disconnect_free_a_pool_of_two() {
     setup.assert_cancelled().await;
 }
 
-#[tokio::test]
-async fn closing_an_event_stream_or_a_socket_cancels_its_statement() {
-    let mut setup = setup("2").await;
+/// Closing an event stream or a socket cancels its statement.
+async fn closed_streams(setup: &mut Setup) {
     let _holder = setup.locked().await;
     let body = json!({ "query": SLOW }).to_string();
     let mut stream = setup.request("POST /graphql/stream", "text/event-stream", &body).await;
@@ -136,9 +142,8 @@ async fn closing_an_event_stream_or_a_socket_cancels_its_statement() {
     setup.assert_cancelled().await;
 }
 
-#[tokio::test]
-async fn complete_cancels_the_operation_and_the_socket_stays_open() {
-    let mut setup = setup("2").await;
+/// `complete` cancels the operation, and the socket stays open.
+async fn completed_operations(setup: &mut Setup) {
     let _holder = setup.locked().await;
     let mut sockets = Vec::new();
     for _ in 0..2 {

@@ -29,8 +29,15 @@ async fn start() -> (Deployment, Server) {
 }
 
 #[tokio::test]
-async fn the_status_shows_the_progress_of_publishing() {
+async fn the_status_shows_the_progress_of_publishing_and_is_polled_once_for_all_readers() {
     let (deployment, server) = start().await;
+    Box::pin(many_readers(&server)).await;
+    Box::pin(periods(&server)).await;
+    Box::pin(progress(&deployment, &server)).await;
+}
+
+/// The status shows the progress of publishing. No event was published before.
+async fn progress(deployment: &Deployment, server: &Server) {
     let mut live = server.live(STATUS, json!({ "s": 1 })).await;
     let mut shard = deployment.shard(1).await;
     insert(&mut shard, (deployment.ids_on(1, 1, 1)[0], 1)).await;
@@ -54,9 +61,8 @@ async fn the_status_shows_the_progress_of_publishing() {
     run(&mut shard, &format!("ROLLBACK PREPARED '{name}'")).await;
 }
 
-#[tokio::test]
-async fn many_readers_of_the_status_need_as_many_polls_as_one() {
-    let (_deployment, server) = start().await;
+/// Many readers of the status need as many polls as one. No status was read before.
+async fn many_readers(server: &Server) {
     let read = async || {
         let mut live = server.live(STATUS, json!({ "s": 1 })).await;
         for _ in 0..3 {
@@ -68,9 +74,8 @@ async fn many_readers_of_the_status_need_as_many_polls_as_one() {
     assert!(polls <= 12.0, "{polls} polls for 30 readers of 3 each");
 }
 
-#[tokio::test]
-async fn a_status_period_out_of_range_is_refused() {
-    let (_deployment, server) = start().await;
+/// A period out of range is refused.
+async fn periods(server: &Server) {
     for seconds in [0, -1, 61] {
         let error = Live::open(&server.url, STATUS, json!({ "s": seconds })).await.errors().await[0].clone();
         assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{error}");

@@ -40,8 +40,17 @@ fn total(value: i64, capped: bool) -> Value {
 }
 
 #[tokio::test]
-async fn a_count_does_not_depend_on_the_page_and_is_capped_at_its_limit() {
+async fn lists_count_their_items_over_all_shards_up_to_a_valid_limit() {
     let (_deployment, server, inbox) = deployment_with_rows().await;
+    capped_counts(&server, &inbox).await;
+    other_lists(&server, &inbox).await;
+    events(&server, &inbox).await;
+    invalid_limits(&server).await;
+    backlog(&server, &inbox).await;
+}
+
+/// A count does not depend on the page, and is capped at its limit.
+async fn capped_counts(server: &Server, inbox: &Value) {
     let query = "query($filter: ExecutionFilter, $upTo: Int) {
         executions(filter: $filter, first: 1) { nodes { id } totalCount(upTo: $upTo) { value capped } } }";
     for (filter, up_to, expected) in [
@@ -61,9 +70,8 @@ async fn a_count_does_not_depend_on_the_page_and_is_capped_at_its_limit() {
     }
 }
 
-#[tokio::test]
-async fn children_subscriptions_and_outbox_rows_are_counted() {
-    let (_deployment, server, inbox) = deployment_with_rows().await;
+/// Children, subscriptions and outbox rows are counted.
+async fn other_lists(server: &Server, inbox: &Value) {
     let query = "query($id: ID!) {
         subscription(by: { id: $id }) {
             all: executions(first: 1) { totalCount { value capped } }
@@ -95,9 +103,8 @@ async fn children_subscriptions_and_outbox_rows_are_counted() {
     assert_eq!(counted(&data["outbox"]["pending"]), total(12, true));
 }
 
-#[tokio::test]
-async fn the_backlog_of_a_subscription_is_its_executions_that_have_not_ended() {
-    let (_deployment, server, inbox) = deployment_with_rows().await;
+/// The backlog of a subscription is its executions that have not ended. Ends some of them.
+async fn backlog(server: &Server, inbox: &Value) {
     let read = async || {
         let query = "query($id: ID!) { subscription(by: { id: $id }) {
             executions(first: 5) { nodes { id } } backlog { value capped } few: backlog(upTo: 2) { value capped } } }";
@@ -112,9 +119,8 @@ async fn the_backlog_of_a_subscription_is_its_executions_that_have_not_ended() {
     assert_eq!((&after["backlog"], &after["few"]), (&total(FLOWS - 5, false), &total(2, true)));
 }
 
-#[tokio::test]
-async fn events_of_one_log_and_of_all_logs_are_counted() {
-    let (_deployment, server, inbox) = deployment_with_rows().await;
+/// Events of one log and of all logs are counted.
+async fn events(server: &Server, inbox: &Value) {
     let query = "query($filter: EventFilter, $id: ID, $upTo: Int) {
         events(executionId: $id, filter: $filter, first: 1) { totalCount(upTo: $upTo) { value capped } } }";
     let (started, lifecycle) = (FLOWS + 1, 4);
@@ -132,19 +138,18 @@ async fn events_of_one_log_and_of_all_logs_are_counted() {
         (None, json!({ "parentExecutionId": inbox }), None, total(FLOWS, false)),
         (None, json!({ "createdAfter": "2100-01-01T00:00:00Z" }), None, total(0, false)),
         (None, json!({ "createdBefore": "2100-01-01T00:00:00Z" }), None, total(started + lifecycle, false)),
-        (Some(&inbox), json!({}), None, total(1, false)),
-        (Some(&inbox), json!({ "text": "INBOX/A" }), Some(1), total(1, false)),
-        (Some(&inbox), json!({ "text": "inbox/b" }), None, total(0, false)),
-        (Some(&inbox), json!({ "executionIds": ["1"] }), None, total(0, false)),
+        (Some(inbox), json!({}), None, total(1, false)),
+        (Some(inbox), json!({ "text": "INBOX/A" }), Some(1), total(1, false)),
+        (Some(inbox), json!({ "text": "inbox/b" }), None, total(0, false)),
+        (Some(inbox), json!({ "executionIds": ["1"] }), None, total(0, false)),
     ] {
         let data = server.data(query, json!({ "filter": filter, "id": id, "upTo": up_to })).await;
         assert_eq!(data["events"]["totalCount"], expected, "{id:?} {filter} {up_to:?}");
     }
 }
 
-#[tokio::test]
-async fn an_invalid_limit_fails_the_count_and_not_the_list() {
-    let (_deployment, server, _) = deployment_with_rows().await;
+/// An invalid limit fails the count and not the list.
+async fn invalid_limits(server: &Server) {
     let query = "query($upTo: Int) { executions(first: 2) { nodes { path } totalCount(upTo: $upTo) { value } } }";
     for up_to in [0, -1, 100_001] {
         let response = server.send(query, json!({ "upTo": up_to })).await.unwrap();

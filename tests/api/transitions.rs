@@ -74,9 +74,15 @@ async fn replicas(deployment: &Deployment) -> [Server; 2] {
 }
 
 #[tokio::test]
-async fn concurrent_transitions_write_a_valid_log_with_increasing_ids() {
+async fn concurrent_transitions_write_a_valid_log_and_one_of_those_that_expect_the_same_event_succeeds() {
     let deployment = Deployment::start(2).await;
     let replicas = replicas(&deployment).await;
+    concurrent_transitions(&deployment, &replicas).await;
+    expected_events(&deployment, &replicas).await;
+}
+
+/// Concurrent transitions write a valid log with increasing ids.
+async fn concurrent_transitions(deployment: &Deployment, replicas: &[Server; 2]) {
     let id = subscribed(&replicas[0], "inbox").await;
     let mut carried_out: BTreeMap<i64, (&str, &str)> = BTreeMap::new();
     for round in 0..4 {
@@ -105,12 +111,10 @@ async fn concurrent_transitions_write_a_valid_log_with_increasing_ids() {
     assert!(carried_out.len() > 20, "too few transitions were carried out: {carried_out:?}");
 }
 
-#[tokio::test]
-async fn exactly_one_of_the_transitions_that_expect_the_same_event_succeeds() {
-    let deployment = Deployment::start(2).await;
-    let replicas = replicas(&deployment).await;
-    let id = subscribed(&replicas[0], "inbox").await;
-    let mut last = replicas[0].register("inbox").await["subscription"]["lastEventId"].as_str().unwrap().to_owned();
+/// Exactly one of the transitions that expect the same event succeeds.
+async fn expected_events(deployment: &Deployment, replicas: &[Server; 2]) {
+    let id = subscribed(&replicas[0], "expected").await;
+    let mut last = replicas[0].register("expected").await["subscription"]["lastEventId"].as_str().unwrap().to_owned();
     for (round, action) in ["activate", "pause", "resume", "deactivate", "activate", "drain"].into_iter().enumerate() {
         let transitions = (0..16).map(|n| replicas[n % 2].transition(action, &id, Some(&last)));
         let answers = join_all(transitions).await;
@@ -132,12 +136,20 @@ async fn exactly_one_of_the_transitions_that_expect_the_same_event_succeeds() {
 }
 
 #[tokio::test]
-async fn every_action_in_every_state_follows_the_transition_table() {
+async fn transitions_lists_and_histories_follow_the_table_of_transitions() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
+    let deactivated = lists(&server).await;
+    bulk_transitions(&deployment, &server, &deactivated).await;
+    histories(&server).await;
+    table_of_transitions(&deployment, &server).await;
+}
+
+/// Every action in every state follows the table of transitions.
+async fn table_of_transitions(deployment: &Deployment, server: &Server) {
     for (state, way) in ACTIONS_TO_STATE {
         for (action, event, target, from) in TABLE {
-            let id = subscribed(&server, &format!("{state}/{action}")).await;
+            let id = subscribed(server, &format!("{state}/{action}")).await;
             for step in way {
                 assert_eq!(code(&server.transition(step, &id, None).await), None);
             }
@@ -173,18 +185,17 @@ const BULK: &str = "mutation($input: TransitionSubscriptionsInput!) { transition
         userErrors { code field message } }
     unavailableShards userErrors { code field message } } }";
 
-#[tokio::test]
-async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_none() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+/// A bulk transition moves only allowed subscriptions, and a dry run moves none. `deactivated` are all deactivated
+/// subscriptions, newest first.
+async fn bulk_transitions(deployment: &Deployment, server: &Server, deactivated: &[String]) {
     let mut ids = Vec::new();
     for (n, (state, way)) in ACTIONS_TO_STATE.into_iter().enumerate() {
-        let id = subscribed(&server, &format!("team-a/{state}")).await;
+        let id = subscribed(server, &format!("bulk-a/{state}")).await;
         for step in way {
             server.transition(step, &id, None).await;
         }
         ids.push(id);
-        subscribed(&server, &format!("team-b/{n}")).await;
+        subscribed(server, &format!("bulk-b/{n}")).await;
     }
     let newest_first: Vec<&str> = ids.iter().rev().map(String::as_str).collect();
     let bulk = async |action: &str, filter: Value, dry_run: bool| {
@@ -202,14 +213,14 @@ async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_
     };
 
     let before = events().await;
-    let dry = bulk("PAUSE", json!({ "pathPrefix": "team-a/" }), true).await;
+    let dry = bulk("PAUSE", json!({ "pathPrefix": "bulk-a/" }), true).await;
     // The deactivated one is not selected.
     assert_eq!(list(&dry, "id"), newest_first[1..]);
     assert_eq!(list(&dry, "status"), ["DRAINING", "PAUSED", "ACTIVE", "REGISTERED"]);
     assert_eq!(applied(&dry), [false, true, true, false]);
     assert_eq!(events().await, before, "the dry run wrote something");
 
-    let real = bulk("PAUSE", json!({ "pathPrefix": "team-a/" }), false).await;
+    let real = bulk("PAUSE", json!({ "pathPrefix": "bulk-a/" }), false).await;
     assert_eq!(list(&real, "id"), newest_first[1..]);
     assert_eq!(list(&real, "status"), ["DRAINING", "PAUSED", "PAUSED", "REGISTERED"]);
     assert_eq!(applied(&real), applied(&dry), "the dry run and the real run differ");
@@ -225,10 +236,11 @@ async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_
     let all = server.data(BULK, json!({ "input": all })).await["transitionSubscriptions"].take();
     assert!(!list(&all, "id").contains(&newest_first[0].to_owned()), "{all}");
     let named = bulk("ACTIVATE", json!({ "statuses": ["DEACTIVATED"] }), true).await;
-    assert_eq!(list(&named, "id"), newest_first[..1]);
-    let paused = bulk("RESUME", json!({ "statuses": ["PAUSED"], "pathPrefix": "team-a/ACTIVE" }), false).await;
+    let deactivated: Vec<&str> = deactivated.iter().map(String::as_str).collect();
+    assert_eq!(list(&named, "id"), [&newest_first[..1], &deactivated[..]].concat());
+    let paused = bulk("RESUME", json!({ "statuses": ["PAUSED"], "pathPrefix": "bulk-a/ACTIVE" }), false).await;
     assert_eq!(list(&paused, "id"), [ids[1].as_str()], "results must match all conditions of the filter");
-    let registered = bulk("RESUME", json!({ "statuses": ["REGISTERED"], "pathPrefix": "team-a/" }), true).await;
+    let registered = bulk("RESUME", json!({ "statuses": ["REGISTERED"], "pathPrefix": "bulk-a/" }), true).await;
     assert_eq!(list(&registered, "id"), [ids[0].as_str()], "results must match all conditions of the filter");
     // Each selected id has a result, also one that no subscription has and one whose subscription is deactivated.
     let input = json!({ "action": "ACTIVATE", "select": { "ids": ["1", ids[3], ids[4], ids[4]] }, "dryRun": true });
@@ -251,11 +263,9 @@ async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_
     }
 }
 
-#[tokio::test]
-async fn history_contains_every_lifecycle_event_in_order() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
-    let id = subscribed(&server, "inbox").await;
+/// A history contains every lifecycle event in order.
+async fn histories(server: &Server) {
+    let id = subscribed(server, "inbox").await;
     let steps = ["activate", "pause", "resume", "drain", "deactivate", "activate"];
     for step in steps {
         server.transition(step, &id, None).await;
@@ -335,14 +345,12 @@ async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Ve
 }
 
 /// A percent sign in a prefix of paths is no wildcard.
-#[tokio::test]
-async fn lists_of_subscriptions_are_filtered_by_state_and_path() {
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+/// Lists are filtered by state and path. Returns the deactivated subscriptions, newest first; no others exist.
+async fn lists(server: &Server) -> Vec<String> {
     let mut all: Vec<(String, &str, &str)> = Vec::new();
     for team in ["team-a", "team-b"] {
         for (state, way) in ACTIONS_TO_STATE {
-            let id = subscribed(&server, &format!("{team}/{state}")).await;
+            let id = subscribed(server, &format!("{team}/{state}")).await;
             for step in way {
                 assert_eq!(code(&server.transition(step, &id, None).await), None);
             }
@@ -372,9 +380,10 @@ async fn lists_of_subscriptions_are_filtered_by_state_and_path() {
     for (filter, expected) in cases {
         for size in [1, 3, 100] {
             for backwards in [false, true] {
-                let found = walk(&server, &filter, size, backwards).await;
+                let found = walk(server, &filter, size, backwards).await;
                 assert_eq!(found, expected, "{filter} in pages of {size}, backwards: {backwards}");
             }
         }
     }
+    newest_first(&|_, state| state == "DEACTIVATED")
 }

@@ -72,13 +72,20 @@ fn item(kind: &str, status: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_list_of_executions_says_which_ones_begin_and_stop_to_match_its_filter() {
+async fn updates_say_what_begins_and_stops_to_match_and_complete_after_the_end() {
     let (deployment, server) = started(&[]).await;
+    Box::pin(changes_of_a_list(&deployment, &server)).await;
+    Box::pin(updates_of_one(&deployment, &server)).await;
+    Box::pin(shared_interface(&server)).await;
+}
+
+/// A list says which executions begin and stop to match its filter. Only this part's executions exist.
+async fn changes_of_a_list(deployment: &Deployment, server: &Server) {
     let (one, two) = (server.start_execution().await, server.start_execution().await);
     // An event that is published later would be delivered as a change.
     deployment.until_all_published().await;
-    let mut pending = list(&server, json!({ "statuses": ["PENDING"] })).await;
-    let mut ended = list(&server, json!({ "statuses": ["COMPLETED"] })).await;
+    let mut pending = list(server, json!({ "statuses": ["PENDING"] })).await;
+    let mut ended = list(server, json!({ "statuses": ["COMPLETED"] })).await;
     assert_eq!(until_caught_up(&mut pending).await, [current(two), current(one)]);
     assert!(until_caught_up(&mut ended).await.is_empty());
 
@@ -91,7 +98,7 @@ async fn a_list_of_executions_says_which_ones_begin_and_stop_to_match_its_filter
     insert_step_event(&mut shard, three, 10, "command.claimed", "{}", "{}").await;
     assert_eq!(next_after(&mut pending, three, ("CHANGED", "PENDING")).await, item("LEFT_FILTER", "RUNNING"));
 
-    let mut broken = list(&server, json!({ "errorContains": "BROKEN" })).await;
+    let mut broken = list(server, json!({ "errorContains": "BROKEN" })).await;
     assert!(until_caught_up(&mut broken).await.is_empty());
     for (id, error) in [(two, "no answer"), (three, "it is broken")] {
         let error = json!({ "error": error }).to_string();
@@ -101,18 +108,17 @@ async fn a_list_of_executions_says_which_ones_begin_and_stop_to_match_its_filter
     assert_eq!((&failed["kind"], &failed["executionId"]), (&json!("ENDED"), &json!(three.to_string())), "{failed}");
 }
 
-#[tokio::test]
-async fn updates_of_an_execution_complete_after_its_end_also_if_it_has_ended_before() {
-    let (deployment, server) = started(&[]).await;
+/// Updates of an execution complete after its end, also if it has ended before.
+async fn updates_of_one(deployment: &Deployment, server: &Server) {
     let id = server.start_execution().await;
-    let mut live = one(&server, id).await;
+    let mut live = one(server, id).await;
     let first = next(&mut live).await;
     assert_eq!((&first["kind"], &first["execution"]["status"]), (&json!("CURRENT"), &json!("PENDING")));
     insert_step_event(&mut deployment.shard(0).await, id, 10, "playbook.failed", "{}", r#"{"error": "broken"}"#).await;
     assert_eq!(next_after(&mut live, id, ("CHANGED", "PENDING")).await, item("ENDED", "FAILED"));
     assert_eq!(live.next().await, None);
 
-    let mut late = one(&server, id).await;
+    let mut late = one(server, id).await;
     let last = next(&mut late).await;
     assert_eq!((&last["kind"], &last["execution"]["error"]), (&json!("ENDED"), &json!("broken")));
     assert!(last["execution"]["endedAt"].is_string());
@@ -121,29 +127,34 @@ async fn updates_of_an_execution_complete_after_its_end_also_if_it_has_ended_bef
 
 /// The list of executions follows their logs after a moment. Here it never does.
 #[tokio::test]
-async fn a_change_that_the_list_does_not_show_yet_reaches_a_reader_that_starts_after_it() {
+async fn changes_reach_readers_although_the_list_lags() {
     let (deployment, server) = started(&NO_PROJECTOR).await;
+    Box::pin(change_before_a_reader(&deployment, &server)).await;
+    Box::pin(status_of_the_fold(&deployment, &server)).await;
+    Box::pin(smaller_event_id(&deployment, &server)).await;
+}
+
+/// A change that the list does not show yet reaches a reader that starts after it. Only this part's executions exist.
+async fn change_before_a_reader(deployment: &Deployment, server: &Server) {
     let id = server.start_execution().await;
     insert_step_event(&mut deployment.shard(0).await, id, 10, "playbook_completed", "{}", "{}").await;
     deployment.until_all_published().await;
-    let mut completed = list(&server, json!({ "statuses": ["COMPLETED"] })).await;
+    let mut completed = list(server, json!({ "statuses": ["COMPLETED"] })).await;
     let ended = ("ENDED".to_owned(), json!(id.to_string()));
     let before = until_caught_up(&mut completed).await;
     assert!(!before.is_empty() && before.iter().all(|item| *item == ended), "{before:?}");
     let other = server.start_execution().await;
-    let mut pending = list(&server, json!({ "statuses": ["PENDING"] })).await;
+    let mut pending = list(server, json!({ "statuses": ["PENDING"] })).await;
     let first = next(&mut pending).await;
     assert_eq!((&first["kind"], &first["executionId"]), (&json!("CURRENT"), &json!(other.to_string())));
-    assert_eq!(next(&mut one(&server, id).await).await["kind"], "ENDED");
+    assert_eq!(next(&mut one(server, id).await).await["kind"], "ENDED");
 }
 
 /// The failure of the only step ends an execution without an ending event, so only the fold shows it.
-#[tokio::test]
-async fn a_status_that_only_the_fold_shows_reaches_readers_although_the_list_lags() {
-    let (deployment, server) = started(&NO_PROJECTOR).await;
+async fn status_of_the_fold(deployment: &Deployment, server: &Server) {
     let id = server.start_execution().await;
-    let mut failed = list(&server, json!({ "statuses": ["FAILED"] })).await;
-    let mut alone = one(&server, id).await;
+    let mut failed = list(server, json!({ "statuses": ["FAILED"] })).await;
+    let mut alone = one(server, id).await;
     assert_eq!(next(&mut alone).await["kind"], "CURRENT");
     let mut shard = deployment.shard(0).await;
     for (offset, event_type) in [(10, "step.enter"), (11, "command.issued"), (12, "command.failed")] {
@@ -160,15 +171,13 @@ async fn a_status_that_only_the_fold_shows_reaches_readers_although_the_list_lag
 }
 
 /// Servers generate ids by their own clocks, so a log can get an event whose id is smaller than that of its last event.
-#[tokio::test]
-async fn an_event_with_a_smaller_id_than_the_last_one_reaches_readers_although_the_list_lags() {
-    let (deployment, server) = started(&NO_PROJECTOR).await;
+async fn smaller_event_id(deployment: &Deployment, server: &Server) {
     let (id, mut shard) = (server.start_execution().await, deployment.shard(0).await);
     insert_step_event(&mut shard, id, 1000, "note", "{}", "{}").await;
     let advance = "mutation($id: ID!) { advanceProjections(input: { executionIds: [$id] }) { results { index } } }";
     server.data(advance, json!({ "id": id.to_string() })).await;
     deployment.until_all_published().await;
-    let (mut pending, mut alone) = (list(&server, json!({ "statuses": ["PENDING"] })).await, one(&server, id).await);
+    let (mut pending, mut alone) = (list(server, json!({ "statuses": ["PENDING"] })).await, one(server, id).await);
     for live in [&mut pending, &mut alone] {
         assert_eq!(next_after(live, id, ("", "")).await, item("CURRENT", "PENDING"));
     }
@@ -252,9 +261,8 @@ async fn a_shard_that_is_down_is_a_gap_and_its_current_states_follow() {
     assert_eq!(next_after(&mut alone, lost, ("", "")).await, item("CURRENT", "PENDING"));
 }
 
-#[tokio::test]
-async fn items_of_all_live_fields_share_an_interface_and_an_object_can_be_shown_twice() {
-    let (_deployment, server) = started(&[]).await;
+/// Items of all live fields share an interface, and an object can be shown twice.
+async fn shared_interface(server: &Server) {
     let id = server.start_execution().await;
     let query = format!(
         "subscription {{ executionUpdates(executionId: \"{id}\") {{

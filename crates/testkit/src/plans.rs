@@ -23,18 +23,33 @@ impl PlanLog {
         Self { file: File::open(path).unwrap(), rest: String::new() }
     }
 
-    /// Returns the plans of statements that were logged since the last call. A plan follows its line with a tab.
+    /// Returns the plans of statements that were logged since the last call.
     pub fn plans(&mut self) -> Vec<Value> {
+        self.plans_of(|_| true)
+    }
+
+    /// Returns the plans as [`Self::plans`] does, but only those of statements with a wanted text. The others, which can be
+    /// most of them, are not parsed. The text is that of the log: its quotes and line breaks are escaped.
+    ///
+    /// A plan follows its line with a tab. The statement is in the second line of the plan.
+    pub fn plans_of(&mut self, is_wanted: impl Fn(&str) -> bool) -> Vec<Value> {
         const BEGINNING: &str = "  plan:\n";
         let mut text = std::mem::take(&mut self.rest);
         self.file.read_to_string(&mut text).unwrap();
         let mut plans = Vec::new();
         let mut entries = text.split(BEGINNING).skip(1).peekable();
         while let Some(entry) = entries.next() {
+            let is_last = entries.peek().is_none();
+            let is_wanted = entry.lines().nth(1).is_some_and(&is_wanted);
+            // The last one may be incomplete.
+            if !is_wanted && !is_last {
+                continue;
+            }
             let body = entry.lines().map_while(|line| line.strip_prefix('\t')).collect::<Vec<_>>().join("\n");
             match serde_json::from_str(&body) {
+                Ok(_) if !is_wanted => {}
                 Ok(plan) => plans.push(plan),
-                Err(error) if error.is_eof() && entries.peek().is_none() => self.rest = format!("{BEGINNING}{entry}"),
+                Err(error) if error.is_eof() && is_last => self.rest = format!("{BEGINNING}{entry}"),
                 Err(error) => panic!("{error}: {body}"),
             }
         }

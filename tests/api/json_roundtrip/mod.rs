@@ -79,23 +79,28 @@ pub(super) async fn parent_with_trace(deployment: &Deployment, server: &Server, 
 }
 
 #[tokio::test]
-async fn the_raw_value_key_of_serde_json_is_plain_data_in_claims_relay_and_lists() {
+async fn the_raw_value_key_of_serde_json_is_plain_data_in_events_claims_messages_and_lists() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
+    Box::pin(in_events(&deployment, &server)).await;
+    in_the_outbox(&deployment, &server).await;
+}
+
+/// The key in claims, messages and lists of the outbox. No entry exists before.
+async fn in_the_outbox(deployment: &Deployment, server: &Server) {
     server.register_entry("run", &json!({ "kind": "playbook", "workload": { "own": marked()[0] } })).await;
     let start = "mutation($input: ExecuteInput!) { execute(input: $input) {
         execution { id workload } userErrors { message } } }";
     let mut traces = Vec::new();
     for trace in marked() {
-        let parent = parent_with_trace(&deployment, &server, &trace).await;
+        let parent = parent_with_trace(deployment, server, &trace).await;
         let input = json!({ "path": "run", "parentExecutionId": parent, "workload": trace,
                             "dedup": { "key": trace.to_string() } });
-        let started =
-            ask(&server, start, json!({ "input": execute_input(input) })).await["execute"]["execution"].take();
+        let started = ask(server, start, json!({ "input": execute_input(input) })).await["execute"]["execution"].take();
         let mut workload = trace.as_object().unwrap().clone();
         workload.insert("own".to_owned(), marked()[0].clone());
         assert_eq!(started["workload"], Value::Object(workload));
-        let page = events(&server, started["id"].as_str().unwrap()).await;
+        let page = events(server, started["id"].as_str().unwrap()).await;
         assert_eq!((&page[0]["meta"]["trace"], &page[0]["context"]["workload"]), (&trace, &started["workload"]));
         traces.push(trace);
     }
@@ -109,18 +114,18 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_claims_relay_and_lists
         traces.push(value);
     }
     run(&mut deployment.shard(0).await, "DELETE FROM noetl.outbox WHERE NOT payload ? 'trace'").await;
-    let claims = claim(&server, 100).await;
+    let claims = claim(server, 100).await;
     let shown: Vec<&Value> = claims.iter().map(|claim| &claim["payload"]["trace"]).collect();
     assert_eq!(shown, traces.iter().collect::<Vec<_>>());
     let entries = "{ outbox { entries(first: 100) { nodes { payload status } } } }";
-    let mut listed = ask(&server, entries, json!({})).await["outbox"]["entries"]["nodes"].take();
+    let mut listed = ask(server, entries, json!({})).await["outbox"]["entries"]["nodes"].take();
     let listed = listed.as_array_mut().unwrap();
     listed.reverse();
     assert_eq!(listed.iter().map(|row| &row["payload"]["trace"]).collect::<Vec<_>>(), shown);
 
     run(&mut deployment.shard(0).await, "UPDATE noetl.outbox SET status = 'PENDING', lease_until = NULL").await;
     let _relaying = deployment.replica().await;
-    let messages = messages(&deployment, traces.len()).await;
+    let messages = messages(deployment, traces.len()).await;
     let mut sent: Vec<String> = messages.iter().map(|text| json::read(text).unwrap()["trace"].to_string()).collect();
     let mut expected: Vec<String> = traces.iter().map(Value::to_string).collect();
     sent.sort();
@@ -128,10 +133,8 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_claims_relay_and_lists
     assert_eq!(sent, expected);
 }
 
-#[tokio::test]
-async fn the_raw_value_key_of_serde_json_is_plain_data_in_worker_events_and_rows() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
+/// The key in events of workers and in rows. The feed begins with them.
+async fn in_events(deployment: &Deployment, server: &Server) {
     let live = "subscription { events(start: {latest: true}) { __typename ... on EventDelivery {
         payloadOmitted event { id: eventId context result meta } } } }";
     deployment.feeds_begun().await;
@@ -151,10 +154,10 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_worker_events_and_rows
     }
     let project = "mutation($events: [EventInput!]!) { projectEvents(input: {events: $events}) {
         projected rejected { userErrors { message } } } }";
-    let payload = ask(&server, project, json!({ "events": batch })).await;
+    let payload = ask(server, project, json!({ "events": batch })).await;
     assert_eq!(payload["projectEvents"], json!({ "projected": 3, "rejected": [] }));
 
-    let page = events(&server, "7").await;
+    let page = events(server, "7").await;
     let (sent, written) = page.split_at(3);
     for (node, value) in sent.iter().zip(marked()) {
         let mut meta = value.as_object().unwrap().clone();
@@ -180,8 +183,8 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_worker_events_and_rows
     let advance =
         r#"mutation { advanceProjections(input: {executionIds: ["7"]}) { results { userErrors { message } } } }"#;
     let state = r#"{ execution(id: "7") { steps { nodes { name result } } snapshot { behindBy } } }"#;
-    assert_eq!(ask(&server, advance, json!({})).await["advanceProjections"]["results"], json!([{ "userErrors": [] }]));
-    let state = ask(&server, state, json!({})).await["execution"].take();
+    assert_eq!(ask(server, advance, json!({})).await["advanceProjections"]["results"], json!([{ "userErrors": [] }]));
+    let state = ask(server, state, json!({})).await["execution"].take();
     let results = json!([{ "name": "a", "result": marked()[2] }, { "name": "b", "result": marked()[2] }]);
     assert_eq!((&state["steps"]["nodes"], &state["snapshot"]["behindBy"]), (&results, &json!("0")));
 }

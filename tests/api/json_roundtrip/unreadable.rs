@@ -2,7 +2,7 @@
 
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::NO_RELAY;
-use noetl_testkit::{Deployment, eventually};
+use noetl_testkit::{Deployment, Server, eventually};
 use plain_json as json;
 use serde_json::{Value, json};
 
@@ -17,9 +17,15 @@ const UNREADABLE: [&str; 4] = [
 ];
 
 #[tokio::test]
-async fn an_unreadable_outbox_row_is_dead_and_does_not_block_others() {
+async fn an_unreadable_event_or_outbox_row_has_its_error_and_does_not_hide_or_block_others() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
+    Box::pin(unreadable_events(&deployment, &server)).await;
+    outbox_rows(&deployment, &server).await;
+}
+
+/// An unreadable outbox row is dead, and does not block others. No other row exists.
+async fn outbox_rows(deployment: &Deployment, server: &Server) {
     let mut shard = deployment.shard(0).await;
     // All rows belong to one execution. Each unreadable row is between two readable ones.
     let mut rows = vec!["'\"first\"'::jsonb".to_owned()];
@@ -33,7 +39,7 @@ async fn an_unreadable_outbox_row_is_dead_and_does_not_block_others() {
         );
         run(&mut shard, &insert).await;
     }
-    let claims = claim(&server, 3).await;
+    let claims = claim(server, 3).await;
     let read = |claims: &[Value]| claims.iter().map(|claim| claim["payload"].as_str().unwrap().to_owned()).collect();
     let mut readable: Vec<String> = read(&claims);
     assert_eq!(readable, ["first", "after 0"], "a claim of one execution returns its readable rows");
@@ -44,14 +50,14 @@ async fn an_unreadable_outbox_row_is_dead_and_does_not_block_others() {
         (deployment.outbox_rows("status = 'PUBLISHED'").await == 5).then_some(())
     })
     .await;
-    readable = messages(&deployment, 5).await;
+    readable = messages(deployment, 5).await;
     let expected = ["first", "after 0", "after 1", "after 2", "after 3"].map(|text| format!("\"{text}\""));
     assert_eq!(readable, expected, "the rows are out of order");
     assert_eq!(deployment.outbox_rows("status = 'FAILED' AND available_at = 'infinity' AND attempts = 1").await, 4);
 
     let entries = "{ outbox { stats { pending failed dead } entries(first: 100, filter: {statuses: [DEAD]}) { nodes {
         dead lastError payload availableAt } } } }";
-    let outbox = ask(&server, entries, json!({})).await["outbox"].take();
+    let outbox = ask(server, entries, json!({})).await["outbox"].take();
     assert_eq!(outbox["stats"], json!({ "pending": 0, "failed": 0, "dead": 4 }));
     let dead = outbox["entries"]["nodes"].as_array().unwrap();
     assert_eq!(dead.len(), 4);
@@ -68,10 +74,8 @@ async fn an_unreadable_outbox_row_is_dead_and_does_not_block_others() {
     .await;
 }
 
-#[tokio::test]
-async fn an_unreadable_event_is_delivered_with_its_error_and_does_not_hide_others() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+/// An unreadable event is delivered with its error, and does not hide others.
+async fn unreadable_events(deployment: &Deployment, server: &Server) {
     deployment.feeds_begun().await;
     let live = "subscription { events(start: {latest: true}) { __typename ... on EventDelivery {
         payloadOmitted event { id: eventId context result meta } } } }";
@@ -99,9 +103,9 @@ async fn an_unreadable_event_is_delivered_with_its_error_and_does_not_hide_other
             }
         }
     };
-    check(&events(&server, "7").await);
+    check(&events(server, "7").await);
     let one = r#"{ event(executionId: "7", eventId: "1") { createdAt context } }"#;
-    assert_eq!(ask(&server, one, json!({})).await["event"]["context"]["error"]["code"], "UNREADABLE");
+    assert_eq!(ask(server, one, json!({})).await["event"]["context"]["error"]["code"], "UNREADABLE");
     let mut delivered = Vec::new();
     while delivered.len() < 8 {
         let mut item = json::read(&live.text().await.unwrap()).unwrap()["payload"]["data"]["events"].take();
@@ -115,7 +119,7 @@ async fn an_unreadable_event_is_delivered_with_its_error_and_does_not_hide_other
     // The projector folds the whole log, including the readable events.
     let state = r#"{ execution(id: "7") { steps { nodes { name result } } snapshot { appliedCount behindBy } } }"#;
     let state = eventually("the projector has advanced it", async || {
-        let state = ask(&server, state, json!({})).await["execution"].take();
+        let state = ask(server, state, json!({})).await["execution"].take();
         (state["snapshot"]["appliedCount"] == "8").then_some(state)
     })
     .await;

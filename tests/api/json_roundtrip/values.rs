@@ -1,7 +1,7 @@
 //! Values are returned unchanged, or refused with their path.
 
 use noetl_testkit::outbox::NO_RELAY;
-use noetl_testkit::{Deployment, Live};
+use noetl_testkit::{Deployment, Live, Server};
 use plain_json as json;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -83,17 +83,25 @@ fn assert_same(found: &[Value], expected: &[Value]) {
 }
 
 #[tokio::test]
-async fn values_sent_in_requests_are_returned_unchanged() {
+async fn values_are_returned_unchanged_or_refused_with_their_field() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_with(&[NO_RELAY, ("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
+    refused_values(&deployment, &server).await;
+    Box::pin(invalid_value_on_a_socket(&server)).await;
+    written_values(&deployment, &server).await;
+    sent_values(&server).await;
+}
+
+/// Values sent in requests are returned unchanged.
+async fn sent_values(server: &Server) {
     let values = samples(100);
     let event = |(id, value): (usize, &Value)| json!({ "eventId": (id + 1).to_string(), "executionId": "7", "type": "x", "context": value, "result": [value] });
     let batch: Vec<Value> = values.iter().enumerate().map(event).collect();
     let project = "mutation($events: [EventInput!]!) { projectEvents(input: {events: $events}) {
         projected rejected { index userErrors { message } } } }";
-    let payload = ask(&server, project, json!({ "events": batch })).await;
+    let payload = ask(server, project, json!({ "events": batch })).await;
     assert_eq!(payload["projectEvents"], json!({ "projected": 100, "rejected": [] }));
-    let page = events(&server, "7").await;
+    let page = events(server, "7").await;
     let contexts: Vec<Value> = page.iter().map(|node| node["context"].clone()).collect();
     let results: Vec<Value> = page.iter().map(|node| node["result"][0].clone()).collect();
     assert_same(&contexts, &values);
@@ -108,42 +116,38 @@ async fn values_sent_in_requests_are_returned_unchanged() {
         .enumerate()
         .map(|(n, value)| json!({ "entry": { "path": "run" }, "workload": { RAW: value }, "dedup": { "key": n.to_string() } }))
         .collect();
-    let mut started = ask(&server, start, json!({ "requests": inputs })).await["executeBatch"]["results"].take();
+    let mut started = ask(server, start, json!({ "requests": inputs })).await["executeBatch"]["results"].take();
     let started: Vec<Value> =
         started.as_array_mut().unwrap().iter_mut().map(|result| result["execution"].take()).collect();
     let member = |field: &str| started.iter().map(|one| one[field][RAW].clone()).collect::<Vec<_>>();
     assert_same(&member("workload"), &values);
 }
 
-#[tokio::test]
-async fn values_written_by_other_programs_are_returned_unchanged() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&[NO_RELAY, ("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
+/// Values written by other programs are returned unchanged. The outbox has no other entry.
+async fn written_values(deployment: &Deployment, server: &Server) {
     let values = samples(100);
     let texts: Vec<String> = values.iter().map(Value::to_string).collect();
     let mut shard = deployment.shard(0).await;
     for insert in [
         "INSERT INTO noetl.event (execution_id, event_id, event_type, context, result, meta)
-         SELECT 7, n, 'x', text::jsonb, text::jsonb, text::jsonb FROM unnest($1::text[]) WITH ORDINALITY AS t (text, n)",
+         SELECT 8, n, 'x', text::jsonb, text::jsonb, text::jsonb FROM unnest($1::text[]) WITH ORDINALITY AS t (text, n)",
         "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
          SELECT n, n, 'noetl.executions.x', jsonb_build_array(text::jsonb)
          FROM unnest($1::text[]) WITH ORDINALITY AS t (text, n)",
     ] {
         sqlx::query(insert).bind(&texts).execute(&mut shard).await.unwrap();
     }
-    let page = events(&server, "7").await;
+    let page = events(server, "8").await;
     for field in ["context", "result", "meta"] {
         let found: Vec<Value> = page.iter().map(|node| node[field].clone()).collect();
         assert_same(&found, &values);
     }
-    let claims = claim(&server, 1000).await;
+    let claims = claim(server, 1000).await;
     assert_same(&claims.iter().map(|claim| claim["payload"][0].clone()).collect::<Vec<_>>(), &values);
 }
 
-#[tokio::test]
-async fn values_that_would_change_are_refused_with_their_field() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&[NO_RELAY, ("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
+/// Values that would change are refused with their field. The outbox is empty.
+async fn refused_values(deployment: &Deployment, server: &Server) {
     server.register_entry("run", &json!({ "kind": "playbook" })).await;
     let deep = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let cases = [
@@ -160,7 +164,7 @@ async fn values_that_would_change_are_refused_with_their_field() {
         let body = format!(
             r#"{{"query": "{mutation}", "variables": {{"input": {{"entry": {{"path": "run"}}, "workload": {{"v": {value}}}}}}}}}"#
         );
-        let response = post(&server, body).await;
+        let response = post(server, body).await;
         let extensions = &response["errors"][0]["extensions"];
         assert_eq!((&extensions["code"], &extensions["field"]), (&json!("INVALID_INPUT"), &path(field)), "{response}");
     }
@@ -169,7 +173,7 @@ async fn values_that_would_change_are_refused_with_their_field() {
         let query = format!(
             r#"mutation {{ execute(input: {{entry: {{path: "run"}}, workload: {{v: [{number}]}}}}) {{ execution {{ id }} }} }}"#
         );
-        let response = post(&server, json!({ "query": query }).to_string()).await;
+        let response = post(server, json!({ "query": query }).to_string()).await;
         let message = response["errors"][0]["message"].as_str().unwrap_or_default();
         assert!(message.contains("input") && message.contains("64-bit float"), "{response}");
     }
@@ -177,7 +181,7 @@ async fn values_that_would_change_are_refused_with_their_field() {
     let nested = json::read(&deep(102)).unwrap();
     for value in [json!({ "v": "a\0" }), json!({ "v": { "\0": 1 } }), json!({ "v": nested })] {
         let payload =
-            ask(&server, mutation, json!({ "input": { "entry": { "path": "run" }, "workload": value } })).await;
+            ask(server, mutation, json!({ "input": { "entry": { "path": "run" }, "workload": value } })).await;
         let refused = json!([{ "code": "INVALID_INPUT", "field": ["workload"] }]);
         assert_eq!(payload["execute"]["userErrors"], refused);
     }
@@ -185,10 +189,7 @@ async fn values_that_would_change_are_refused_with_their_field() {
 }
 
 /// On a socket, such a value ends only its operation. The connection stays open.
-#[tokio::test]
-async fn an_invalid_value_on_a_socket_ends_only_its_operation() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&[NO_RELAY, ("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
+async fn invalid_value_on_a_socket(server: &Server) {
     let mut socket = Live::init(&server.url, &[], Value::Null).await.unwrap();
     assert_eq!(socket.message().await.unwrap()["type"], "connection_ack");
     let mut send = async |message: String| {
