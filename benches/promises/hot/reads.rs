@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::Utc;
 use noetl_testkit::projections::ADVANCE_PROJECTIONS;
 use serde_json::{Value, json};
 
@@ -125,20 +126,22 @@ async fn same_response(stage: &Stage, bare: &str, paths: &[&str], body: &str) {
     }
 }
 
-/// Adds rows to the list of every shard.
+/// Adds rows to the list of every shard. Their times are spread over the shards as their ids are, so a page has about
+/// as many rows of each.
 pub async fn fill(stage: &Stage) {
     let shards = stage.deployment.shard_dsns.len();
     // Of as many ids for each shard as rows, about so many belong to the shard.
-    let first = stage.ids.block(2 * shards * ROWS);
+    let (first, now) = (stage.ids.block(2 * shards * ROWS), Utc::now());
     let rows = "
         INSERT INTO noetl.execution (execution_id, catalog_id, path, status, last_event_type, last_event_id, start_time,
                                      end_time)
         SELECT id, 1, 'bench/path/' || n % 10, (ARRAY['COMPLETED', 'COMPLETED', 'COMPLETED', 'RUNNING', 'FAILED'])[(n % 5 + 1)::integer],
-               'playbook.completed', id, now() - make_interval(secs => cardinality($1) - n), CASE WHEN n % 5 <> 3 THEN now() END
+               'playbook.completed', id, $2 - make_interval(secs => (id - $3) / $4), CASE WHEN n % 5 <> 3 THEN $2 END
         FROM unnest($1::bigint[]) WITH ORDINALITY AS row (id, n)";
     for shard in 0..shards {
         let ids = stage.deployment.ids_on(shard, first, ROWS);
-        sqlx::query(rows).bind(ids).execute(&mut stage.deployment.shard(shard).await).await.unwrap();
+        let rows = sqlx::query(rows).bind(ids).bind(now).bind(first).bind(shards as f64);
+        rows.execute(&mut stage.deployment.shard(shard).await).await.unwrap();
         stage.deployment.on_shard(shard, "VACUUM ANALYZE noetl.execution").await;
     }
 }

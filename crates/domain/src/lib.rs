@@ -21,6 +21,7 @@ pub mod node_id;
 pub mod outbox;
 pub mod outbox_message;
 pub mod page;
+pub mod page_parts;
 pub mod projection;
 pub mod quarter;
 pub mod rebalance;

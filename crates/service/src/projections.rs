@@ -87,9 +87,9 @@ impl ReadProjections for Projections {
     }
 
     #[tracing::instrument(level = "debug", name = "projections.outdated", skip_all, fields(count = rows.len()))]
-    async fn outdated(&self, rows: &[ExecutionRow]) -> (BTreeSet<Id>, ReadFailures) {
+    async fn outdated(&self, rows: &[&ExecutionRow]) -> (BTreeSet<Id>, ReadFailures) {
         let query = |shard, ids: Vec<i64>| {
-            let of_shard = rows.iter().filter(|row| ids.contains(&row.execution_id)).collect::<Vec<_>>();
+            let of_shard = rows.iter().copied().filter(|row| ids.contains(&row.execution_id)).collect::<Vec<_>>();
             async move { snapshots::outdated(shard, &of_shard).await }
         };
         let ids = rows.iter().map(|row| Id::new(row.execution_id));

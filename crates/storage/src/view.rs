@@ -51,6 +51,12 @@ impl<'a> View<'a> {
         self.version
     }
 
+    /// Returns the number of buckets that the map gives to the shard; all of them if the view is of no map.
+    #[must_use]
+    pub fn bucket_count(&self) -> usize {
+        self.place.as_ref().map_or(usize::from(BUCKETS), |(map, shard)| map.buckets_of(*shard))
+    }
+
     /// Returns the bits of the shard's buckets, as a parameter of statements. `None`: all rows are visible.
     pub(super) fn held(&self) -> Option<&[u8]> {
         self.held.as_deref()

@@ -47,7 +47,7 @@ pub trait ReadProjections: Debug + Send + Sync {
 
     /// Returns which of these rows of the list lack events of their logs, and the errors of those for which it could not
     /// be found out.
-    async fn outdated(&self, rows: &[ExecutionRow]) -> (BTreeSet<Id>, ReadFailures);
+    async fn outdated(&self, rows: &[&ExecutionRow]) -> (BTreeSet<Id>, ReadFailures);
 
     /// Returns the ends of the executions in the scope whose logs have an ending event, as these events describe them, and
     /// the errors of those that could not be read.

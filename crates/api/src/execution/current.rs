@@ -82,7 +82,7 @@ pub async fn of_list(services: &Services, rows: Vec<ExecutionRow>, scope: &Scope
     let ids: Vec<Id> = rows.iter().map(|row| Id::new(row.execution_id)).collect();
     let after_end = services.statuses_change_after_end();
     let can_change = |row: &&ExecutionRow| after_end || !Status::from_stored(&row.status).is_terminal();
-    let changing: Vec<ExecutionRow> = rows.iter().filter(can_change).cloned().collect();
+    let changing: Vec<&ExecutionRow> = rows.iter().filter(can_change).collect();
     let (outdated, unknown) = services.projections.outdated(&changing).await;
     let outdated: Vec<Id> = outdated.into_iter().chain(unknown.into_keys()).collect();
     let listed = |row: ExecutionRow| (Id::new(row.execution_id), CurrentExecution { row, state: None });

@@ -132,7 +132,7 @@ async fn in_their_moments(ctx: &Context<'_>, rows: Vec<ExecutionRow>, by_failed_
     if !of_state {
         let ended = rows.iter().filter(|row| reason && has_ended(row)).map(|row| EndKey(Id::new(row.execution_id)));
         let can_change = |row: &&ExecutionRow| from_steps || of_failed_steps || !has_ended(row);
-        let changing = rows.iter().filter(can_change).map(|row| OutdatedKey(row.clone()));
+        let changing = rows.iter().filter(can_change).map(|row| OutdatedKey(Arc::new(row.clone())));
         let (read, compared) = (each(loader, ended.collect()), each(loader, changing.collect()));
         let (read, compared) = if from_steps {
             // A row that lacks no events after its reason was read has the end with this reason.

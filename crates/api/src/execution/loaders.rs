@@ -46,7 +46,7 @@ pub struct StateKey(pub Id);
 
 /// Key of whether the row of an execution, as it was read, lacks events of its log.
 #[derive(Debug, Clone)]
-pub struct OutdatedKey(pub ExecutionRow);
+pub struct OutdatedKey(pub Arc<ExecutionRow>);
 
 impl PartialEq for OutdatedKey {
     fn eq(&self, other: &Self) -> bool {
@@ -213,7 +213,7 @@ impl Loader<OutdatedKey> for Loaders {
     type Error = ServiceError;
 
     async fn load(&self, keys: &[OutdatedKey]) -> Result<HashMap<OutdatedKey, Self::Value>, ServiceError> {
-        let rows: Vec<ExecutionRow> = keys.iter().map(|key| key.0.clone()).collect();
+        let rows: Vec<&ExecutionRow> = keys.iter().map(|key| key.0.as_ref()).collect();
         let (outdated, failed) = self.services.projections.outdated(&rows).await;
         let answer = |key: &OutdatedKey| {
             let id = Id::new(key.0.execution_id);
