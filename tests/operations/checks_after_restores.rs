@@ -148,7 +148,7 @@ async fn claimed_keys(deployment: &Deployment) -> BTreeSet<String> {
 /// Backs up the databases in this order under load, restores them, and checks all promises. `kills` has the times in
 /// milliseconds after which a repair is killed.
 async fn restored_in_order(order: [usize; 3], kills: [u64; 6]) {
-    let mut servers = Servers::start().await;
+    let mut servers = Box::pin(Servers::start()).await;
     let dsn = |index: usize| servers.0[index].0.dsn("postgres");
     let deployment = Deployment::on_servers(&dsn(0), &[&dsn(1), &dsn(2)]).await;
     let server = deployment.replica().await;

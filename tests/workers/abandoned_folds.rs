@@ -10,7 +10,7 @@ use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
 use noetl_testkit::feed::run;
 use noetl_testkit::projections::insert_step_event;
-use noetl_testkit::{Deployment, Live, eventually, http_client};
+use noetl_testkit::{Deployment, Live, Server, eventually, http_client};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgConnection};
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
 use futures::StreamExt;
 use noetl_testkit::outbox::{NO_RELAY, references};
-use noetl_testkit::{Deployment, WAIT_TIMEOUT, eventually};
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use serde_json::{Value, json};
 
 /// The tables of an existing NoETL server.

@@ -107,10 +107,13 @@ pub(crate) async fn answers<'a, T, Answer: Future<Output = Result<T, StorageErro
     Ok((found.into_iter().map(|(_, answer)| answer).collect(), unavailable))
 }
 
+/// Answers of shards, and the shards that are unreachable.
+type Answers<T> = (Vec<(ShardIndex, T)>, Vec<ShardIndex>);
+
 /// Separates the answers of shards from the shards that are unreachable. Any other error fails the query.
 fn reachable<T>(
     answers: impl Iterator<Item = (ShardIndex, Result<T, StorageError>)>,
-) -> Result<(Vec<(ShardIndex, T)>, Vec<ShardIndex>), ServiceError> {
+) -> Result<Answers<T>, ServiceError> {
     let (mut found, mut unavailable) = (Vec::new(), Vec::new());
     for (shard, answer) in answers {
         match answer {
