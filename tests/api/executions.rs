@@ -237,8 +237,8 @@ async fn cancellation_after_the_end(deployment: &Deployment, server: &Server) {
         let answer = cancel(server, &id, None).await;
         assert_eq!(answer["userErrors"][0]["code"], "INVALID_TRANSITION", "{ending}: {answer}");
         assert_eq!((&answer["execution"]["id"], &answer["cancelled"]), (&json!(id), &json!(false)), "{answer}");
-        let log: Vec<(i64,)> = deployment.rows("SELECT count(*) FROM noetl.event WHERE execution_id = $1", &id).await;
-        assert_eq!(log, [(2,)], "{ending}");
+        let log = format!("SELECT count(*) FROM noetl.event WHERE execution_id = {execution}");
+        assert_eq!(deployment.sum_over_shards(&log).await, 2, "{ending}");
     }
 }
 

@@ -130,7 +130,7 @@ async fn read_all_shards<'a, T, Rows: Future<Output = Result<Vec<T>, StorageErro
     range: PositionRange,
     query: impl Fn(View<'a>, PositionRange) -> Rows,
 ) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
-    let (rows, unavailable) = answers(databases, |shard| query(shard, range)).await?;
+    let (rows, unavailable) = answers(databases, |view| query(view, range)).await?;
     Ok((rows.into_iter().flatten().collect(), unavailable))
 }
 

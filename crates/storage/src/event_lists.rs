@@ -300,10 +300,18 @@ pub async fn list(
     within: Option<&TxSnapshot>,
 ) -> Result<Vec<Event<Text>>, StorageError> {
     let Some(conditions) = Conditions::of(&shard, scope, filter) else { return Ok(Vec::new()) };
+    // A function for each statement, as in `execution_lists::pages`.
     macro_rules! listed {
-        ($direction:literal, $merged:literal, $($source:tt)*) => {
-            shard
-                .run(
+        ($direction:literal, $merged:literal, $($source:tt)*) => {{
+            async fn rows(
+                shard: &View<'_>,
+                filter: &LogFilter,
+                conditions: &Conditions<'_>,
+                columns: &LargeColumns,
+                range: EventRange,
+                within: Option<&TxSnapshot>,
+            ) -> Result<Vec<EventRow>, StorageError> {
+                shard.run(
                     in_all_logs!(
                         query_as!(EventRow),
                         filter,
@@ -329,8 +337,10 @@ pub async fn list(
                     )
                     .fetch_all(shard.planned_once()),
                 )
-                .await?
-        };
+                .await
+            }
+            rows(&shard, filter, &conditions, columns, range, within).await?
+        }};
     }
     macro_rules! descending {
         ($($source:tt)*) => {
@@ -356,9 +366,14 @@ pub async fn list(
 pub async fn count(shard: View<'_>, scope: &Scope, filter: &LogFilter, range: EventRange) -> Result<i64, StorageError> {
     let Some(conditions) = Conditions::of(&shard, scope, filter) else { return Ok(0) };
     macro_rules! counted {
-        ($($source:tt)*) => {
-            shard
-                .run(
+        ($($source:tt)*) => {{
+            async fn number(
+                shard: &View<'_>,
+                filter: &LogFilter,
+                conditions: &Conditions<'_>,
+                range: EventRange,
+            ) -> Result<i64, StorageError> {
+                shard.run(
                     in_all_logs!(
                         query_scalar!(),
                         filter,
@@ -375,8 +390,10 @@ pub async fn count(shard: View<'_>, scope: &Scope, filter: &LogFilter, range: Ev
                     )
                     .fetch_one(shard.planned_once()),
                 )
-                .await?
-        };
+                .await
+            }
+            number(&shard, filter, &conditions, range).await?
+        }};
     }
     Ok(along!(counted, conditions.source))
 }

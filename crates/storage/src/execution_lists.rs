@@ -144,10 +144,12 @@ pub async fn of_owners(
 /// Reads a page for each owner.
 async fn pages(shard: &View<'_>, parameters: Option<Parameters<'_>>) -> Result<Vec<ExecutionRow>, StorageError> {
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
+    // Each statement has a function of its own, because the compiler's work for a function grows with the square of its
+    // closures.
     macro_rules! selected {
-        ($direction:tt, $($source:tt)*) => {
-            shard
-                .run(
+        ($direction:tt, $($source:tt)*) => {{
+            async fn rows(shard: &View<'_>, parameters: &Parameters<'_>) -> Result<Vec<ExecutionRow>, StorageError> {
+                shard.run(
                     select!(
                         query_as!(ExecutionRow),
                         parameters,
@@ -164,7 +166,9 @@ async fn pages(shard: &View<'_>, parameters: Option<Parameters<'_>>) -> Result<V
                     .fetch_all(shard.planned_once()),
                 )
                 .await
-        };
+            }
+            rows(shard, &parameters).await
+        }};
     }
     match (parameters.ended, parameters.window(), parameters.range.descending) {
         (Some(ended), _, true) => along_order!(selected, (page " DESC"), ended),
@@ -262,10 +266,11 @@ pub async fn count_of_owners(
 /// Counts the executions of each owner, up to the limit of the range for each.
 async fn counts(shard: &View<'_>, parameters: Option<Parameters<'_>>) -> Result<Vec<OwnerCount>, StorageError> {
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
+    // A function for each statement, as in `pages`.
     macro_rules! counted {
-        ($direction:tt, $($source:tt)*) => {
-            shard
-                .run(
+        ($direction:tt, $($source:tt)*) => {{
+            async fn rows(shard: &View<'_>, parameters: &Parameters<'_>) -> Result<Vec<OwnerCount>, StorageError> {
+                shard.run(
                     select!(
                         query_as!(OwnerCount),
                         parameters,
@@ -278,7 +283,9 @@ async fn counts(shard: &View<'_>, parameters: Option<Parameters<'_>>) -> Result<
                     .fetch_all(shard.planned_once()),
                 )
                 .await
-        };
+            }
+            rows(shard, &parameters).await
+        }};
     }
     match parameters.window() {
         Some(window) => along_window!(counted, (any " DESC"), window, parameters.source),
@@ -311,10 +318,15 @@ pub async fn stats(
     let parameters = Parameters::of(&shard, scope, &filter, Owners::None, PositionRange::newest(limit));
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
     let parameters = along_rarest(&shard, scope, parameters).await?;
+    // A function for each statement, as in `pages`.
     macro_rules! counted {
-        ($direction:tt, $($source:tt)*) => {
-            shard
-                .run(
+        ($direction:tt, $($source:tt)*) => {{
+            async fn rows(
+                shard: &View<'_>,
+                parameters: &Parameters<'_>,
+                paths: i64,
+            ) -> Result<Vec<GroupCount>, StorageError> {
+                shard.run(
                     select!(
                         query_as!(GroupCount),
                         parameters,
@@ -329,7 +341,9 @@ pub async fn stats(
                     .fetch_all(shard.planned_once()),
                 )
                 .await
-        };
+            }
+            rows(&shard, &parameters, paths).await
+        }};
     }
     match parameters.window() {
         Some(window) => along_window!(counted, (any " DESC"), window, parameters.source),

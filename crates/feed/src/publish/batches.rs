@@ -133,12 +133,12 @@ impl Tailer {
         let batch = Batch { epoch, number, id, done, target, owner: cursor.owner, discard };
         let skip = turn.skip;
         let mut distinct = turn.noetl_publishes.then_some(0);
-        let (mut reached, mut since, mut refusals) = (0, Instant::now(), 0);
+        let (mut reached, mut since, mut pause) = (0, Instant::now(), Duration::ZERO);
         loop {
             turn.foreign.found(self.shard, end.foreign);
             let BatchProgress { index, behind, gone } = BatchProgress::of(&end, number);
             if index > reached {
-                (reached, since, refusals) = (index, Instant::now(), 0);
+                (reached, since, pause) = (index, Instant::now(), Duration::ZERO);
             }
             let events = turn.session.read_batch(BatchRead {
                 done: &batch.done,
@@ -160,8 +160,8 @@ impl Tailer {
                 Err(error @ PublishError::OutOfStep) => {
                     tracing::debug!(shard = self.shard, batch = number, after = end.sequence, index, %error, "tries again");
                     metrics::counter!("noetl_tailer_refused_total", "shard" => self.shard.to_string()).increment(1);
-                    sleep(MAX_REFUSED_PAUSE.min(Duration::from_millis(refusals))).await;
-                    refusals = 2 * refusals + 1;
+                    sleep(pause).await;
+                    pause = MAX_REFUSED_PAUSE.min(2 * pause + Duration::from_millis(1));
                 }
                 // Earlier messages of this attempt may be duplicates too: not each has an acknowledgement of its own.
                 Err(PublishError::Duplicate(sequence)) => {
