@@ -1,5 +1,6 @@
 //! The dependencies between the modules of the workspace. The tests read all paths in the sources, follow re-exports to
-//! the file that defines an item, and fail on dependencies that are not allowed.
+//! the file that defines an item, and fail on dependencies that are not allowed. Another test finds unit tests that
+//! would never run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -301,6 +302,25 @@ fn modules_depend_only_on_the_allowed_layers() {
     let listed = LAYERS.iter().flat_map(|(layer, allowed)| allowed.iter().map(|allowed| (*layer, *allowed)));
     let unused: Vec<_> = listed.filter(|arrow| !seen.contains(arrow)).collect();
     assert!(unused.is_empty(), "these dependencies are allowed but not used: {unused:?}");
+}
+
+/// The library of such a crate is not compiled for tests, so a unit test in it would never run.
+#[test]
+fn crates_without_unit_tests_have_no_code_for_tests() {
+    let has_no_unit_tests = |folder: &PathBuf| {
+        let manifest = fs::read_to_string(folder.join("../Cargo.toml")).unwrap();
+        let library = manifest.split("\n[").find(|section| section.starts_with("lib]"));
+        library.is_some_and(|library| library.lines().any(|line| line == "test = false"))
+    };
+    let folders = CRATES.iter().map(|(_, folder)| repository().join(folder)).filter(has_no_unit_tests);
+    let files: Vec<PathBuf> = folders.flat_map(|folder| rust_files(&folder)).collect();
+    assert!(!files.is_empty(), "no manifest has `test = false`");
+    let is_for_tests = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        ["cfg(test", "cfg_attr(test", "#[test]", "#[tokio::test"].iter().any(|marker| text.contains(marker))
+    };
+    let wrong: Vec<PathBuf> = files.into_iter().filter(is_for_tests).collect();
+    assert!(wrong.is_empty(), "these files have code for tests, which is never compiled: {wrong:?}");
 }
 
 /// A folder's `mod.rs` (or `lib.rs`) may use the files of the folder, and these may use what it defines.

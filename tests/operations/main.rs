@@ -11,6 +11,7 @@ mod event_partitions;
 mod failures_shown;
 mod foreign_settings;
 mod housekeeping;
+mod listed_types;
 mod listener_tls;
 mod local_servers;
 mod migrations;

@@ -1,5 +1,8 @@
 //! A DSN that names a primary and its standby: a running server uses the one that accepts writes.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
 use noetl_local::Postgres;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::login::Login;
@@ -8,7 +11,7 @@ use noetl_testkit::copies::{own_server, standby, until_replayed};
 use noetl_testkit::feed::run;
 use noetl_testkit::{Deployment, eventually, execute_input};
 use serde_json::json;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{Connection, PgConnection};
 
 use super::rights::said;
@@ -86,4 +89,102 @@ async fn a_database_is_up_if_one_server_accepts_writes_and_read_only_if_none_of_
         matches!(health.down, Some(Down::Unreachable(text)) if reasons.iter().all(|reason| text.contains(reason)))
     })
     .await;
+}
+
+/// Response of a server to an attempt to connect.
+#[derive(Clone, Copy)]
+enum Response {
+    /// A refusal with this SQLSTATE.
+    Refusal(&'static str),
+    /// No program listens on the port.
+    NoServer,
+    /// The connection is closed.
+    Closed,
+}
+
+/// Returns the options of a server on this machine that responds in this way to every attempt.
+fn responding(response: Response) -> PgConnectOptions {
+    let options =
+        PgConnectOptions::new_without_pgpass().host("127.0.0.1").username("noetl").ssl_mode(PgSslMode::Disable);
+    let message = match response {
+        Response::NoServer => return options.port(1),
+        // ErrorResponse of the protocol: its type, its length, and fields that end with a zero.
+        Response::Refusal(code) => {
+            let fields = format!("SFATAL\0VFATAL\0C{code}\0Mno\0\0");
+            let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+            [b"E".as_slice(), &length, fields.as_bytes()].concat()
+        }
+        Response::Closed => Vec::new(),
+    };
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            // A client that has gone needs no response.
+            drop(client.and_then(|client| respond(client, &message)));
+        }
+    });
+    options.port(port)
+}
+
+/// Reads the first message of a client, which begins with its length, and sends the response.
+fn respond(mut client: TcpStream, message: &[u8]) -> std::io::Result<()> {
+    let mut length = [0; 4];
+    client.read_exact(&mut length)?;
+    let rest = usize::try_from(u32::from_be_bytes(length)).unwrap() - length.len();
+    client.read_exact(&mut vec![0; rest])?;
+    client.write_all(message)
+}
+
+/// State of a database after a probe. At its end, a reason has the server whose error says most about a later attempt.
+#[derive(Debug, PartialEq)]
+enum State {
+    Up,
+    ReadOnly,
+    Unreachable(String),
+}
+
+/// Probes a database on two servers, of which the first one counts as the one that accepted writes last. The reason has
+/// the servers' names `a` and `b`, and no texts of errors of the system.
+async fn probed(first: Response, second: Response) -> State {
+    let servers = [first, second].map(responding);
+    let names = [("a", &servers[0]), ("b", &servers[1])];
+    let name = |reason: &str| {
+        let named = |(name, server): (&str, &PgConnectOptions)| {
+            let (_, text) = reason.split_once(&format!("127.0.0.1:{}: ", server.get_port()))?;
+            Some(if text.starts_with("no (") { format!("{name}: {text}") } else { format!("{name}: lost") })
+        };
+        names.into_iter().find_map(named).unwrap_or_else(|| panic!("{reason} names no server"))
+    };
+    let database = Database::with_login(DatabaseName::Cluster, &Login::new(servers.to_vec(), None), 1);
+    database.probe().await;
+    match database.health().down {
+        None => State::Up,
+        Some(Down::ReadOnly) => State::ReadOnly,
+        Some(down) => State::Unreachable(down.to_string().split("; ").map(name).collect::<Vec<_>>().join("; ")),
+    }
+}
+
+#[tokio::test]
+async fn a_database_is_up_only_if_each_server_or_the_preferred_one_responded_and_the_text_names_each_once() {
+    use Response::{Closed, NoServer, Refusal};
+    let down = |reason: &str| State::Unreachable(reason.to_owned());
+    // On a busy machine, a probe can end before each server has responded.
+    for (first, second, expected) in [
+        (Refusal("53300"), Refusal("25006"), State::Up),
+        (Refusal("57P03"), Refusal("53300"), State::Up),
+        (Refusal("57P03"), Refusal("25006"), down("b: no (SQLSTATE 25006); a: no (SQLSTATE 57P03)")),
+        (Refusal("25006"), Refusal("25006"), State::ReadOnly),
+        (NoServer, Refusal("53300"), down("a: lost; b: no (SQLSTATE 53300)")),
+        (Refusal("53300"), NoServer, State::Up),
+        (Refusal("25006"), NoServer, down("b: lost; a: no (SQLSTATE 25006)")),
+        (NoServer, Refusal("25006"), down("a: lost; b: no (SQLSTATE 25006)")),
+        (Closed, Refusal("28P01"), down("a: lost; b: no (SQLSTATE 28P01)")),
+        (NoServer, Closed, down("b: lost; a: lost")),
+    ] {
+        eventually(&format!("the servers make the state {expected:?}"), async || {
+            (probed(first, second).await == expected).then_some(())
+        })
+        .await;
+    }
 }

@@ -16,7 +16,7 @@ pub mod outbox;
 pub mod projections;
 pub mod read_model;
 pub mod retention;
-mod shards;
+pub mod shards;
 pub mod subscriptions;
 pub mod sweep;
 mod tenancy;

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use noetl_domain::partition::{Partition, gaps};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::moves::journal;
-use noetl_storage::partitions::Partition;
 use noetl_storage::pools::Databases;
 use noetl_storage::retention::{self, KeepReason, Turn};
 use noetl_storage::view::View;
@@ -97,7 +97,7 @@ impl Retention {
             tracing::info!(database = %shard.name(), partition, %reason, "kept an old event partition");
             metrics::counter!("noetl_event_partitions_kept_total", "reason" => reason.label()).increment(1);
         }
-        let executions = purge(&shard, &uncovered(&turn.partitions().await?, cutoff), cutoff).await?;
+        let executions = purge(&shard, &gaps(&(0..cutoff), &turn.partitions().await?), cutoff).await?;
         metrics::counter!("noetl_retention_executions_purged_total").increment(executions);
         turn.end().await?;
         Ok(RetentionOutcome::Done { dropped, kept, executions })
@@ -139,18 +139,6 @@ async fn purge(shard: &View<'_>, ranges: &[Range<i64>], cutoff: i64) -> Result<u
     Ok(executions)
 }
 
-/// Returns the ranges of ids below `cutoff` that no partition with bounds holds.
-fn uncovered(partitions: &[Partition], cutoff: i64) -> Vec<Range<i64>> {
-    let (mut ranges, mut covered) = (Vec::new(), 0);
-    for partition in partitions {
-        ranges.push(covered..partition.from.min(cutoff));
-        covered = covered.max(partition.to);
-    }
-    ranges.push(covered..cutoff);
-    ranges.retain(|range| !range.is_empty());
-    ranges
-}
-
 impl fmt::Display for RetentionOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -163,21 +151,5 @@ impl fmt::Display for RetentionOutcome {
                 kept.iter().try_for_each(|(name, reason)| write!(f, "; {name} stays: {reason}"))
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uncovered_ranges_end_at_the_cutoff() {
-        let partition = |from, to| Partition { name: String::new(), from, to };
-        let partitions = [partition(i64::MIN, 10), partition(20, 30), partition(30, 40), partition(60, 70)];
-        assert_eq!(uncovered(&partitions, 55), [10..20, 40..55]);
-        assert_eq!(uncovered(&partitions, 65), [10..20, 40..60]);
-        assert_eq!(uncovered(&partitions, 80), [10..20, 40..60, 70..80]);
-        assert_eq!(uncovered(&partitions, 15), [Range { start: 10, end: 15 }]);
-        assert_eq!(uncovered(&[], 15), [Range { start: 0, end: 15 }]);
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn by_shard<T>(
 
 /// Reads rows of many executions with one query per shard, in parallel. Returns the rows, and the errors of the
 /// executions that could not be read.
-pub(crate) async fn rows_by_ids<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+pub async fn rows_by_ids<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     ids: impl IntoIterator<Item = Id>,
     query: impl Fn(&'a Database, Vec<i64>) -> Rows,
@@ -45,36 +45,4 @@ pub(crate) async fn rows_by_ids<'a, T, Rows: Future<Output = Result<Vec<T>, Stor
         }
     }
     (rows, failed)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use noetl_domain::shard::{BUCKETS, History, ShardMap};
-    use noetl_runtime::clock;
-    use noetl_storage::error::DatabaseName;
-
-    #[tokio::test]
-    async fn an_execution_that_moves_while_its_shard_fails_has_the_error() {
-        let shard = |index| Arc::new(Database::new(DatabaseName::Shard(index), "postgres://".parse().unwrap(), 1));
-        let shards = vec![shard(0), shard(1)];
-        let databases = Databases::new(Arc::clone(&shards[0]), shards, ShardMap::even(2), clock::now());
-        let ids: Vec<Id> = (1..100).map(Id::new).collect();
-        let (here, there): (Vec<Id>, Vec<Id>) = ids.iter().copied().partition(|id| databases.index_of(*id) == 0);
-        // All executions are on shard 1 from the time on at which shard 0 has failed.
-        let switched = ShardMap::from_stored(vec![1; usize::from(BUCKETS)], 2).unwrap();
-        let query = async |shard: &Database, ids: Vec<i64>| {
-            if shard.shard_index() == 1 {
-                return Ok(ids);
-            }
-            assert!(databases.replace_map(switched.clone().with_history(1, History::default())));
-            Err(StorageError::Unavailable { database: shard.name(), reason: "it was stopped".to_owned() })
-        };
-        let (rows, failed) = rows_by_ids(&databases, ids, query).await;
-        assert_eq!(rows.into_iter().map(Id::new).collect::<Vec<Id>>(), there);
-        assert_eq!(failed.keys().copied().collect::<Vec<Id>>(), here);
-        assert!(failed.values().all(|error| error.unavailable() == Some(DatabaseName::Shard(0))));
-    }
 }

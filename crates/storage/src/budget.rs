@@ -135,8 +135,8 @@ impl Budget {
         if used > self.limits.response_bytes { self.charge_response(bytes) } else { Ok(()) }
     }
 
-    /// Charges a row that a database returned.
-    pub(super) fn charge_row(&self, bytes: usize) -> Result<(), Exceeded> {
+    /// Charges a row that a database returned, with the bytes of its values.
+    pub fn charge_row(&self, bytes: usize) -> Result<(), Exceeded> {
         self.read_rows.fetch_add(1, Ordering::Relaxed);
         self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.check()
@@ -169,39 +169,5 @@ impl Budget {
         for used in [&self.read_bytes, &self.read_rows, &self.response_bytes] {
             used.store(0, Ordering::Relaxed);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures::FutureExt;
-
-    use super::*;
-
-    #[test]
-    fn exceeded_limit_stays_exceeded_until_the_budget_is_renewed() {
-        let limits = BudgetLimits { read_bytes: 10, read_rows: 2, response_bytes: 5 };
-        let budget = Budget::new(limits, None);
-        assert_eq!(budget.charge_row(5).and(budget.charge_row(5)), Ok(()));
-        assert_eq!(budget.charge_row(0), Err(Exceeded { limit: Resource::ReadRows, allowed: 2, actual: 3 }));
-        assert!(budget.charge_response(0).is_err() && budget.check().is_err());
-        budget.renew();
-        assert_eq!(budget.charge_row(11), Err(Exceeded { limit: Resource::ReadBytes, allowed: 10, actual: 11 }));
-        budget.renew();
-        assert_eq!((budget.check_response(5), budget.check_response(5)), (Ok(()), Ok(())));
-        let exceeded = Err(Exceeded { limit: Resource::ResponseBytes, allowed: 5, actual: 6 });
-        assert_eq!((budget.check_response(6), budget.check()), (exceeded, exceeded));
-        budget.renew();
-        assert_eq!(budget.charge_response(6), Err(Exceeded { limit: Resource::ResponseBytes, allowed: 5, actual: 6 }));
-    }
-
-    #[test]
-    fn budget_is_current_only_while_it_is_entered() {
-        let budget = Budget::new(BudgetLimits::default(), None);
-        assert!(Budget::current().is_none());
-        assert!(budget.enter(|| Arc::ptr_eq(&Budget::current().unwrap(), &budget)));
-        let inside = budget.enter(|| uncharged(async { Budget::current().is_none() }).now_or_never());
-        assert_eq!(inside, Some(true));
-        assert!(Budget::current().is_none());
     }
 }

@@ -3,10 +3,10 @@
 use chrono::{DateTime, Utc};
 
 use super::error::StorageError;
-use super::id_span::IdSpan;
 use super::pools::Database;
 use noetl_domain::event::{Event, EventKey};
 use noetl_domain::event_list::LogFilter;
+use noetl_domain::id_span::IdSpan;
 use noetl_domain::ids::Id;
 use noetl_domain::labels::Labels;
 use noetl_domain::page::IdRange;

@@ -7,8 +7,6 @@
 //!
 //! [`Database`]: pools::Database
 
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they wrote themselves"))]
-
 pub mod budget;
 mod cancel;
 pub mod catalog;
@@ -33,13 +31,10 @@ pub mod execution_lists;
 mod execution_select;
 mod execution_sources;
 pub mod executions;
-mod id_span;
 pub mod indexes;
 pub mod ingest;
 pub mod ingest_conflicts;
 mod label_path;
-#[cfg(test)]
-mod listed_types;
 pub mod lock_wait;
 pub mod log;
 pub mod login;
@@ -69,7 +64,6 @@ pub mod tail_pages;
 pub mod tail_restore;
 mod tail_row;
 pub mod tail_session;
-mod tail_spans;
 mod tail_upgrade;
 pub mod transactions;
 pub mod triggers;

@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use super::error::{DENIED, StorageError, has_code};
 use super::lock_wait::{self, SHORT_WAIT};
 use super::pools::Database;
+use noetl_domain::partition::{Partition, gaps};
 use noetl_domain::quarter::Quarter;
 
 /// Size of the default partition, in bytes, up to which it may be scanned under an exclusive lock.
@@ -28,25 +29,6 @@ const REMOVAL_ATTEMPTS: u32 = 300;
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Name of the check on the default partition.
 const CHECK: &str = "noetl_partition_range";
-
-/// A partition of the event table with bounds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Partition {
-    /// Quoted names of schema and table.
-    pub name: String,
-    /// Inclusive lower bound of its execution ids.
-    pub from: i64,
-    /// Exclusive upper bound of its execution ids.
-    pub to: i64,
-}
-
-/// Returns whether retention may have dropped a log, given the partitions in their order: it is older than one of them,
-/// and none covers it.
-#[must_use]
-pub fn may_be_dropped(partitions: &[Partition], log: i64) -> bool {
-    let covered = partitions.iter().any(|partition| (partition.from..partition.to).contains(&log));
-    !covered && partitions.last().is_some_and(|last| log < last.to)
-}
 
 /// A range of ids that had no partition, and the result of the attempt to create one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,18 +138,6 @@ pub(super) async fn bounded(connection: impl PgExecutor<'_>) -> sqlx::Result<Vec
     let mut partitions: Vec<_> = rows.into_iter().map(|row| partition((row.name, row.from, row.to))).collect();
     partitions.sort_unstable_by_key(|partition| partition.from);
     Ok(partitions)
-}
-
-/// Returns the parts of a range that no partition covers. The partitions are in the order of their bounds.
-fn gaps(range: &Range<i64>, partitions: &[Partition]) -> Vec<Range<i64>> {
-    let (mut gaps, mut covered) = (Vec::new(), range.start);
-    for partition in partitions.iter().filter(|partition| partition.to > range.start && partition.from < range.end) {
-        gaps.push(covered..partition.from);
-        covered = covered.max(partition.to);
-    }
-    gaps.push(covered..range.end);
-    gaps.retain(|gap| !gap.is_empty());
-    gaps
 }
 
 /// Creates the partitions of the gaps on a connection of its own, while no other process does.
@@ -308,21 +278,5 @@ async fn attach(
     match lock_wait::run(connection, &statements, ATTEMPTS).await {
         Ok(()) => Ok(Outcome::Made),
         Err(error) => outcome_of(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gaps_are_the_parts_of_a_range_that_no_partition_covers() {
-        let partition = |from, to| Partition { name: String::new(), from, to };
-        let whole = 10..20;
-        assert_eq!(gaps(&whole, &[]), std::slice::from_ref(&whole));
-        assert_eq!(gaps(&whole, &[partition(i64::MIN, 10), partition(20, i64::MAX)]), std::slice::from_ref(&whole));
-        assert_eq!(gaps(&(10..20), &[partition(0, 12), partition(14, 15), partition(18, 30)]), [12..14, 15..18]);
-        assert!(gaps(&(10..20), &[partition(0, 15), partition(15, 20)]).is_empty());
-        assert!(gaps(&(10..20), &[partition(i64::MIN, i64::MAX)]).is_empty());
     }
 }

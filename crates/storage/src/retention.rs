@@ -17,10 +17,11 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::error::{DENIED, StorageError};
 use super::execution_history_close::DAYS_COUNTED;
-use super::partitions::{self, Partition};
+use super::partitions;
 use super::snapshots::AGGREGATE;
 use super::view::View;
 use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
+use noetl_domain::partition::Partition;
 use noetl_domain::tx_snapshot::TxSnapshot;
 
 /// Maximum number of executions that one statement checks for derived rows.

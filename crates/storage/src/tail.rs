@@ -14,11 +14,11 @@ use super::error::StorageError;
 use super::moves::session::CHANGES_FENCED_ROWS;
 use super::pools::Database;
 use super::tail_row::SEARCHES;
-use super::tail_spans::Spans;
 use super::{tail_foreign_ids, tail_upgrade};
 use noetl_domain::event::EventKey;
 use noetl_domain::feed::{FeedId, FeedOwner};
 use noetl_domain::tx_snapshot::TxSnapshot;
+use noetl_domain::tx_spans::Spans;
 
 /// Name of NoETL's tailer in `noetl.stream_cursor`.
 pub(super) const NOETL_TAILER: &str = "event_stream_tailer";

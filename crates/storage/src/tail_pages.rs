@@ -9,8 +9,6 @@
 //! The lowest event id of a large batch is found in the index on transaction ids. This reads an index entry for each
 //! event of the batch, but not the events.
 
-use std::collections::VecDeque;
-
 use async_stream::try_stream;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -18,9 +16,10 @@ use futures::{StreamExt, TryStreamExt};
 use super::error::StorageError;
 use super::pools::Database;
 use super::tail_session::{Committed, EventPayload, SMALL, TailSession};
-use super::tail_spans::Spans;
 use noetl_domain::event::EventKey;
+use noetl_domain::tail_progress::{Boundaries, Boundary};
 use noetl_domain::tx_snapshot::TxSnapshot;
+use noetl_domain::tx_spans::Spans;
 
 /// Number of index entries that a page covers.
 const PAGE: i64 = 5_000;
@@ -98,34 +97,6 @@ struct Page {
     events: i64,
 }
 
-/// A place between two pages.
-#[derive(Debug, Clone, Copy)]
-struct Boundary {
-    /// Number of the batch's events before it.
-    events: u64,
-    /// Key of the last entry before it.
-    key: EventKey,
-}
-
-/// Boundaries of the pages that were read, from the last one that is known to be stored in the stream.
-#[derive(Debug)]
-struct Boundaries {
-    passed: VecDeque<Boundary>,
-    in_flight: u64,
-}
-
-impl Boundaries {
-    /// Notes a boundary. Returns the latest one whose events all are in the stream, if it is another one than before.
-    fn pass(&mut self, boundary: Boundary) -> Option<Boundary> {
-        self.passed.push_back(boundary);
-        let mut stored = None;
-        while self.passed.front().is_some_and(|passed| passed.events + self.in_flight < boundary.events) {
-            stored = self.passed.pop_front();
-        }
-        stored
-    }
-}
-
 impl TailSession {
     /// Returns the events of a batch in the order of their keys.
     pub fn read_batch<'a>(&'a mut self, read: BatchRead<'a>) -> BoxStream<'a, Result<EventPayload, StorageError>> {
@@ -154,7 +125,7 @@ impl TailSession {
                 Some(behind) => behind,
                 None => EventKey { event_id: self.lowest(spans, known).await?, execution_id: i64::MIN },
             };
-            let mut boundaries = Boundaries { passed: VecDeque::new(), in_flight: read.in_flight };
+            let mut boundaries = Boundaries::new(read.in_flight);
             let (mut before, mut entries) = (read.before, PAGE);
             while let Some(page) = self.page(read, after, entries).await? {
                 let is_last = page.entries < entries;
@@ -330,20 +301,4 @@ fn within_deadline<'a, T: Send + 'a>(
         }
     }
     .boxed()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn progress_is_stored_only_for_events_that_are_no_longer_in_flight() {
-        let mut boundaries = Boundaries { passed: VecDeque::new(), in_flight: 500 };
-        let at = |events| Boundary { events, key: EventKey { event_id: 1, execution_id: 1 } };
-        let mut stored = |events| boundaries.pass(at(events)).map(|boundary| boundary.events);
-        assert_eq!([stored(0), stored(400), stored(500)], [None; 3]);
-        assert_eq!(stored(501), Some(0));
-        assert_eq!(stored(2_000), Some(501));
-        assert_eq!(stored(2_100), None);
-    }
 }

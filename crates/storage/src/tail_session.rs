@@ -16,8 +16,8 @@ use super::pools::Database;
 use super::tail::{NOETL_TAILER, parse};
 use super::tail_foreign_ids;
 use super::tail_row::SEARCHES;
-use super::tail_spans::Spans;
 use noetl_domain::tx_snapshot::TxSnapshot;
+use noetl_domain::tx_spans::Spans;
 
 /// Settings of a session. One cached plan reads small and large batches: JIT compilation would take longer than most
 /// runs. A plan that was made while the newest partition was empty must not use a sequential scan; nor a bitmap or a sort,

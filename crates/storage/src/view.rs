@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::error::StorageError;
 use super::pools::{Database, Databases};
+use noetl_domain::bucket_bits::{bits, identity, is_set};
 use noetl_domain::ids::Id;
 use noetl_domain::shard::{BUCKETS, ShardIndex, ShardMap, bucket_of};
 
@@ -86,7 +87,7 @@ impl<'a> View<'a> {
     /// Returns whether the rows of an execution are visible.
     #[must_use]
     pub fn shows(&self, execution: i64) -> bool {
-        self.held.as_ref().is_none_or(|bits| is_set(bits, usize::from(bucket_of(Id::new(execution)))))
+        self.held.as_ref().is_none_or(|bits| is_set(bits, bucket_of(Id::new(execution))))
     }
 }
 
@@ -137,56 +138,5 @@ impl Databases {
     #[must_use]
     pub fn view(&self, shard: ShardIndex) -> View<'_> {
         View::of(&self.shards()[usize::from(shard)], shard, &self.map())
-    }
-}
-
-/// Returns one bit for each bucket, which is set if the map gives the bucket to the shard. `get_bit` of PostgreSQL counts
-/// the bits of a byte from the lowest one.
-fn bits(map: &ShardMap, shard: ShardIndex) -> Vec<u8> {
-    let mut bits = vec![0_u8; usize::from(BUCKETS.div_ceil(8))];
-    for (bucket, held_by) in map.as_slice().iter().enumerate() {
-        if *held_by == shard {
-            bits[bucket / 8] |= 1 << (bucket % 8);
-        }
-    }
-    bits
-}
-
-/// Returns the bits of the shard's buckets, and the number of switches that it took part in.
-fn identity(map: &ShardMap, shard: ShardIndex) -> Vec<u8> {
-    let mut identity = bits(map, shard);
-    let departures = (0..BUCKETS).flat_map(|bucket| map.departures_of_bucket(bucket));
-    let switches = departures.filter(|one| one.from == shard || one.to == shard).count();
-    identity.extend(switches.to_be_bytes());
-    identity
-}
-
-fn is_set(bits: &[u8], bucket: usize) -> bool {
-    bits.get(bucket / 8).is_some_and(|byte| byte >> (bucket % 8) & 1 == 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use noetl_domain::shard::{Departure, History};
-
-    #[test]
-    fn each_bucket_is_in_the_bits_of_one_shard() {
-        let map = ShardMap::even(3);
-        let bits: Vec<Vec<u8>> = (0..3).map(|shard| bits(&map, shard)).collect();
-        for bucket in 0..usize::from(BUCKETS) {
-            let held: Vec<bool> = bits.iter().map(|bits| is_set(bits, bucket)).collect();
-            let expected: Vec<bool> = (0..3).map(|shard| bucket % 3 == shard).collect();
-            assert_eq!(held, expected, "{bucket}");
-        }
-    }
-
-    #[test]
-    fn a_bucket_that_was_away_changes_the_identity_of_its_shards() {
-        let departures = [(0, 1), (1, 0)].map(|(from, to)| Departure { from, to, barrier: None }).to_vec();
-        let history = History { departures: [(0, departures)].into(), ..History::default() };
-        let (before, after) = (ShardMap::even(3), ShardMap::even(3).with_history(1, history));
-        let changed = (0..3).map(|shard| identity(&before, shard) != identity(&after, shard));
-        assert_eq!(changed.collect::<Vec<_>>(), [true, true, false]);
     }
 }

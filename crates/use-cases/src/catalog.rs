@@ -8,13 +8,14 @@ use async_trait::async_trait;
 
 use crate::bounds::check_json;
 use crate::error::{Rejection, RejectionCode, ServiceError};
+use noetl_domain::catalog_list::CatalogKey;
 use noetl_domain::document::Document;
 use noetl_domain::document::field::InvalidField;
 use noetl_domain::document::kind::Kind;
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::tenant::Caller;
-use noetl_storage::catalog::{CatalogEntry, CatalogFilter, CatalogKey, EntryRecord};
+use noetl_storage::catalog::{CatalogEntry, CatalogFilter, EntryRecord};
 
 /// Maximum size of an entry's content in bytes.
 pub const MAX_CONTENT_BYTES: usize = 4 << 20;

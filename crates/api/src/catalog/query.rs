@@ -10,8 +10,9 @@ use crate::connection::PageArguments;
 use crate::context::Services;
 use crate::errors::{field_error, result_or_user_error};
 use crate::scalars::parse_catalog_id;
+use noetl_domain::catalog_list::CatalogKey;
 use noetl_domain::cursor::{CursorKind, encode};
-use noetl_storage::catalog::{self as storage, CatalogKey};
+use noetl_storage::catalog as storage;
 use noetl_use_cases::bounds::check_text;
 use noetl_use_cases::catalog::Registration;
 

@@ -5,4 +5,5 @@
 #![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
 
 mod access;
+mod budget;
 mod plain_lists;

@@ -13,9 +13,10 @@ use async_trait::async_trait;
 
 use super::ids::Ids;
 use moka::future::Cache;
+use noetl_domain::catalog_list::CatalogKey;
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest, Total};
-use noetl_storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey, EntryRecord};
+use noetl_storage::catalog::{self, CatalogEntry, CatalogFilter, EntryRecord};
 use noetl_storage::pools::Database;
 use noetl_use_cases::catalog::ReadCatalog;
 use noetl_use_cases::error::ServiceError;

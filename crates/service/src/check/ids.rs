@@ -9,6 +9,7 @@ use super::findings::Findings;
 use super::kinds::Kind;
 use super::reach::Reach;
 use noetl_domain::event::EventKey;
+use noetl_domain::id_ranges::beyond;
 use noetl_domain::ids::{Id, MAX_FLOOR_LEAD_MS};
 use noetl_runtime::clock;
 use noetl_storage::check::{Pages, ids};
@@ -56,24 +57,4 @@ pub(super) async fn compare(reach: &Reach, repair: bool, findings: &mut Findings
         findings.add(Kind::RangeInFuture, format!("machine id {machine}: until {until}"), repaired);
     }
     Ok(())
-}
-
-/// Returns the largest id of each machine id that is after the range.
-fn beyond(largest: &BTreeMap<u16, Id>, ceilings: &[(u16, u64)]) -> Vec<(u16, Id)> {
-    let ceilings: BTreeMap<u16, u64> = ceilings.iter().copied().collect();
-    let is_after = |machine: &u16, id: &Id| id.millis() > ceilings.get(machine).copied().unwrap_or_default();
-    largest.iter().filter(|(machine, id)| is_after(machine, id)).map(|(machine, id)| (*machine, *id)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_is_after_the_range_if_its_millisecond_was_not_reserved() {
-        let id = |ms: u64, machine: i64| Id::new(Id::first_of(ms).get() | machine << 12 | 4095);
-        let largest = BTreeMap::from([(0, id(100, 0)), (1, id(101, 1)), (7, id(1, 7))]);
-        assert_eq!(beyond(&largest, &[(0, 100), (1, 100), (2, 5)]), [(1, id(101, 1)), (7, id(1, 7))]);
-        assert_eq!((id(101, 1).machine(), id(101, 1).millis()), (1, 101));
-    }
 }

@@ -301,16 +301,3 @@ impl fmt::Display for Kind {
         f.pad(self.name())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_kind_has_its_own_description() {
-        for (position, texts) in TEXTS.iter().enumerate() {
-            assert_eq!(texts.kind as usize, position, "{}", texts.name);
-            assert_eq!(TEXTS.iter().filter(|other| other.name == texts.name).count(), 1, "{}", texts.name);
-        }
-    }
-}

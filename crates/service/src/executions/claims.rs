@@ -1,11 +1,11 @@
 //! Claims of dedup keys. Concurrent requests share the statements.
 
 use std::collections::HashMap;
-use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use super::start::DedupKey;
 use noetl_domain::actor::Actor;
+use noetl_domain::dedup_claims::{KeyRequest, claimants};
 use noetl_domain::execution::Creation;
 use noetl_runtime::causes::WithCauses;
 use noetl_runtime::coalesce::Flight;
@@ -56,36 +56,25 @@ impl Flight for ClaimFlight {
     }
 }
 
-/// Returns one claim for each key, in the order of the keys: that of the first call that has the key. If that claim must
-/// have the newest catalog entry and a later one was read, the later one takes its place. It can't be left out because a
-/// cache is outdated.
+/// Returns one claim for each key, in the order of the keys.
 fn distinct(items: &[KeyClaim]) -> Vec<NewClaim<'_>> {
-    let mut distinct: BTreeMap<&DedupKey, NewClaim<'_>> = BTreeMap::new();
-    for item in items {
-        let mut claim = item.as_new();
-        match distinct.entry(&item.key) {
-            Entry::Vacant(entry) => drop(entry.insert(claim)),
-            Entry::Occupied(mut entry) => {
-                let kept = entry.get_mut();
-                let repeated = kept.repeated + claim.repeated + 1;
-                if kept.must_be_newest && !claim.must_be_newest {
-                    std::mem::swap(kept, &mut claim);
-                }
-                kept.repeated = repeated;
-            }
-        }
-    }
-    distinct.into_values().collect()
+    let claimants = claimants(items.iter().map(KeyClaim::request));
+    claimants.into_iter().map(|claimant| items[claimant.index].as_new(claimant.repeated)).collect()
 }
 
 impl KeyClaim {
-    fn as_new(&self) -> NewClaim<'_> {
+    fn request(&self) -> KeyRequest<&DedupKey> {
+        KeyRequest { key: &self.key, repeated: self.repeated, must_be_newest: self.must_be_newest }
+    }
+
+    /// Returns the claim, with the number of further requests with the key.
+    fn as_new(&self, repeated: i64) -> NewClaim<'_> {
         NewClaim {
             scope: self.key.scope,
             key: &self.key.key,
             request_hash: self.request_hash,
             window_seconds: self.window_seconds,
-            repeated: self.repeated,
+            repeated,
             creation: &self.creation,
             must_be_newest: self.must_be_newest,
         }
@@ -115,56 +104,5 @@ impl Flight for SettleFlight {
 
     fn may_be_caused_by_one_call(_: &ServiceError) -> bool {
         false
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use chrono::DateTime;
-    use noetl_domain::ids::Id;
-    use noetl_domain::labels::Labels;
-    use noetl_domain::tenant::Tenancy;
-    use serde_json::Map;
-
-    use super::*;
-
-    fn claim(key: &str, execution: i64, must_be_newest: bool, repeated: i64) -> KeyClaim {
-        let creation = Creation {
-            execution_id: Id::new(execution),
-            event_id: Id::new(execution + 1),
-            parent_execution_id: None,
-            catalog_id: Id::new(1),
-            path: "process".to_owned(),
-            workload: Map::new(),
-            pool: None,
-            trace: None,
-            emitted_at: DateTime::UNIX_EPOCH,
-            actor: None,
-            tenancy: Tenancy::default(),
-            rerun_of: None,
-            labels: Labels::default(),
-            dedup: None,
-        };
-        let key = DedupKey { scope: 0, key: key.to_owned() };
-        let creation = Arc::new(creation);
-        KeyClaim { key, request_hash: [0; 32], window_seconds: 60, repeated, creation, must_be_newest }
-    }
-
-    /// Returns key, execution and number of further requests of each claim.
-    fn distinct_of(claims: &[KeyClaim]) -> Vec<(&str, i64, i64)> {
-        distinct(claims).iter().map(|one| (one.key, one.creation.execution_id.get(), one.repeated)).collect()
-    }
-
-    #[test]
-    fn the_first_call_with_a_key_claims_it_and_the_others_are_counted() {
-        let claims = [claim("b", 1, true, 0), claim("a", 2, true, 3), claim("b", 3, true, 2), claim("b", 4, true, 0)];
-        assert_eq!(distinct_of(&claims), [("a", 2, 3), ("b", 1, 4)]);
-    }
-
-    #[test]
-    fn a_claim_whose_entry_was_read_is_not_left_out_because_of_an_outdated_cache() {
-        let claims = [claim("a", 1, true, 0), claim("a", 2, false, 1), claim("a", 3, false, 0), claim("a", 4, true, 0)];
-        assert_eq!(distinct_of(&claims), [("a", 2, 4)]);
-        assert!(!distinct(&claims)[0].must_be_newest);
     }
 }

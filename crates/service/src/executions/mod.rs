@@ -25,7 +25,6 @@ mod read;
 mod rerun;
 mod select;
 mod start;
-mod stats;
 mod step_stats;
 mod sweep;
 

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 
 use super::Executions;
 use super::of_owners::totals;
-use super::stats::{self, MAX_COUNTED, MAX_PATHS};
 use crate::fan_out;
 use crate::shards::rows_by_ids;
 use noetl_domain::event::{Event, EventKey};
@@ -85,9 +84,10 @@ impl ReadExecutions for Executions {
 
     #[tracing::instrument(level = "debug", name = "executions.stats", skip_all)]
     async fn stats(&self, filter: &ExecutionFilter, scope: &Scope) -> Result<ExecutionStats, ServiceError> {
-        let query = |shard| execution_lists::stats(shard, scope, filter, MAX_COUNTED + 1, MAX_PATHS + 1);
+        let (executions, paths) = (ExecutionStats::MAX_COUNTED + 1, ExecutionStats::MAX_PATHS + 1);
+        let query = |shard| execution_lists::stats(shard, scope, filter, executions, paths);
         let (groups, unavailable) = fan_out::answers(&self.databases, query).await?;
-        Ok(stats::sum(groups, unavailable))
+        Ok(ExecutionStats::of_shards(groups, unavailable))
     }
 
     #[tracing::instrument(

@@ -11,6 +11,7 @@ use super::dead::NewlyDead;
 use super::failures::Failures;
 use crate::moves::Repetition;
 use noetl_domain::outbox::{MAX_ATTEMPTS, OutboxId, truncated_error};
+use noetl_domain::outbox_shares::{byte_share, retried, shares};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_runtime::causes::WithCauses;
@@ -24,10 +25,9 @@ use noetl_use_cases::outbox::{Claim, ClaimRows, ClaimedRow, Claims, MAX_ROWS};
 pub(super) const MAX_LEASE_SECONDS: i32 = 3600;
 /// Maximum size of the name of a claimant in bytes.
 const MAX_CLAIMANT_BYTES: usize = 256;
-/// One row in this many is reserved for rows that were tried before, even if untried rows wait.
-const RETRIED: usize = 4;
 /// Bytes of the payloads of one claim, as text. They fit into one response.
 const PAYLOAD_BYTES: usize = MAX_PAYLOAD_BYTES / 2 * 3;
+const _: () = assert!(byte_share(PAYLOAD_BYTES, 0, 2) >= MAX_PAYLOAD_BYTES, "a share holds the largest payload");
 
 #[async_trait]
 impl ClaimRows for Outbox {
@@ -170,26 +170,6 @@ impl Outbox {
     }
 }
 
-/// Returns the number of rows to claim from each shard. The first shards get the remainder of the division.
-fn shares(wanted: usize, shards: &[ShardIndex]) -> impl Iterator<Item = (ShardIndex, usize)> {
-    let (each, rest) = (wanted / shards.len(), wanted % shards.len());
-    let share = move |(place, shard): (usize, &ShardIndex)| (*shard, each + usize::from(place < rest));
-    shards.iter().enumerate().map(share).filter(|(_, share)| *share > 0)
-}
-
-/// Bytes of payloads that a shard may return. The first one gets two thirds, which hold the largest payload; the first
-/// place changes from claim to claim, so that no shard waits for ever with a large row.
-const fn byte_share(bytes: usize, place: usize, shards: usize) -> usize {
-    let first = if shards == 1 { bytes } else { bytes / 3 * 2 };
-    if place == 0 { first } else { (bytes - first) / (shards - 1) }
-}
-
-/// Returns the number of rows of a share that are reserved for rows that were tried before. The rounding depends on the
-/// round, so that the ratio is exact over [`RETRIED`] rounds even for the smallest shares.
-const fn retried(share: usize, round: usize) -> usize {
-    (share + round % RETRIED) / RETRIED
-}
-
 fn count(rows: usize) -> i64 {
     i64::try_from(rows).unwrap_or(i64::MAX)
 }
@@ -206,31 +186,4 @@ fn check_claimant(claimant: Option<&str>) -> Result<(), Rejection> {
 pub(super) fn within(field: &str, number: i64, least: usize, most: usize) -> Result<usize, Rejection> {
     let valid = usize::try_from(number).ok().filter(|number| (least..=most).contains(number));
     valid.ok_or_else(|| Rejection::invalid(field, format!("{field} must be {least} to {most}, not {number}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limit_is_divided_among_the_shards() {
-        assert_eq!(shares(7, &[2, 0, 1]).collect::<Vec<_>>(), [(2, 3), (0, 2), (1, 2)]);
-        assert_eq!(shares(1, &[1, 0]).collect::<Vec<_>>(), [(1, 1)]);
-    }
-
-    #[test]
-    fn shares_of_bytes_fit_into_the_claim_and_the_first_holds_the_largest_payload() {
-        for shards in 1..=64 {
-            let total: usize = (0..shards).map(|place| byte_share(PAYLOAD_BYTES, place, shards)).sum();
-            assert!(total <= PAYLOAD_BYTES);
-            assert!(byte_share(PAYLOAD_BYTES, 0, shards) >= MAX_PAYLOAD_BYTES);
-        }
-    }
-
-    #[test]
-    fn one_row_in_four_is_reserved_for_rows_tried_before() {
-        for share in [1, 2, 3, 4, 100] {
-            assert_eq!((0..4).map(|round| retried(share, round)).sum::<usize>(), share);
-        }
-    }
 }

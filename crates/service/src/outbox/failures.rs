@@ -1,6 +1,7 @@
 //! Failures of single shards. A failed shard does not hide the results of the other shards.
 
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::shard_failures::missing;
 use noetl_use_cases::error::ServiceError;
 
 /// Failed shards with their errors.
@@ -15,18 +16,13 @@ impl Failures {
 
     /// Returns the shards that are missing from a response. If no shard `answered` and one had a fault, returns that
     /// fault, which may be a slow statement. An unreachable shard is not a fault.
-    pub(super) fn shards(mut self, answered: bool) -> Result<Vec<ShardIndex>, ServiceError> {
-        let faults = self.0.iter().position(|(_, error)| !is_unavailability(error)).filter(|_| !answered);
-        if let Some(fault) = faults {
-            return Err(self.0.swap_remove(fault).1);
-        }
-        for (shard, error) in self.0.iter().filter(|(_, error)| !is_unavailability(error)) {
+    pub(super) fn shards(self, answered: bool) -> Result<Vec<ShardIndex>, ServiceError> {
+        let missing = missing(self.0, answered, |error| !is_unavailability(error))?;
+        for (shard, error) in missing.iter().filter(|(_, error)| !is_unavailability(error)) {
             let error: &dyn std::error::Error = error;
             tracing::error!(shard, error, "a shard's outbox failed");
         }
-        let mut shards: Vec<ShardIndex> = self.0.into_iter().map(|(shard, _)| shard).collect();
-        shards.sort_unstable();
-        Ok(shards)
+        Ok(missing.into_iter().map(|(shard, _)| shard).collect())
     }
 
     /// Returns the error of the shard that was added last.
@@ -37,25 +33,4 @@ impl Failures {
 
 fn is_unavailability(error: &ServiceError) -> bool {
     error.unavailable().is_some()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use noetl_storage::error::{DatabaseName, StorageError};
-
-    #[test]
-    fn fault_is_returned_only_if_no_shard_answered() {
-        let both = || {
-            let mut failures = Failures::default();
-            failures.add(2, StorageError::Unstorable { database: DatabaseName::Shard(2) });
-            failures.add(1, StorageError::Unavailable { database: DatabaseName::Shard(1), reason: String::new() });
-            failures
-        };
-        assert_eq!(both().shards(true).unwrap(), [1, 2]);
-        assert!(both().shards(false).unwrap_err().is_rejection());
-        let mut unreachable = both();
-        unreachable.0.remove(0);
-        assert_eq!(unreachable.shards(false).unwrap(), [1]);
-    }
 }

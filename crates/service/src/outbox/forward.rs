@@ -14,9 +14,10 @@ use futures::future::join_all;
 
 use super::Outbox;
 use noetl_domain::outbox::OutboxId;
-use noetl_domain::shard::{ShardIndex, ShardMap};
+use noetl_domain::outbox_forward::{Step, followed};
+use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
-use noetl_storage::outbox::{self, Forwarded};
+use noetl_storage::outbox;
 use noetl_storage::pools::Databases;
 use noetl_use_cases::error::ServiceError;
 
@@ -87,45 +88,9 @@ pub(crate) async fn followed_ids(databases: &Databases, given: impl IntoIterator
     ids
 }
 
-/// Id of a row that is followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Step {
-    given: OutboxId,
-    /// Id after the moves that were followed.
-    at: OutboxId,
-}
-
 impl CurrentIds {
     fn fail(&mut self, rows: &[Step], error: StorageError) {
         let error = ServiceError::from(error);
         self.failed.extend(rows.iter().map(|step| (step.given.shard, error.clone())));
-    }
-}
-
-/// Returns the next steps of rows that left the shard.
-fn followed(rows: &[Step], found: &[Forwarded], shard: ShardIndex, map: &ShardMap) -> Vec<Step> {
-    let left = |forward: &&Forwarded| forward.execution.is_none_or(|execution| !map.holds(shard, execution));
-    let copies: HashMap<i64, OutboxId> =
-        found.iter().filter(left).map(|forward| (forward.outbox_id, forward.copy)).collect();
-    let next = |row: &Step| Some(Step { given: row.given, at: *copies.get(&row.at.number)? });
-    rows.iter().filter_map(next).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use noetl_domain::ids::Id;
-
-    #[test]
-    fn a_copied_row_is_followed_only_if_its_bucket_left_or_the_row_is_gone() {
-        let map = ShardMap::even(2);
-        let id = |shard, number| OutboxId { shard, number };
-        let [here, there] = [0, 1].map(|shard| (1..1000).map(Id::new).find(|id| map.holds(shard, *id)));
-        let forward = |outbox_id, execution| Forwarded { outbox_id, copy: id(1, outbox_id + 100), execution };
-        let found = [forward(1, here), forward(2, there), forward(3, None)];
-        let row = |number| Step { given: id(0, number), at: id(0, number) };
-        let rows: Vec<Step> = (1..5).map(row).collect();
-        let expected = [2, 3].map(|number| Step { given: id(0, number), at: id(1, number + 100) });
-        assert_eq!(followed(&rows, &found, 0, &map), expected);
     }
 }

@@ -11,7 +11,6 @@ mod failures;
 pub(crate) mod forward;
 mod lost;
 mod purge;
-mod rate_limit;
 mod read;
 mod settle;
 
@@ -20,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use noetl_domain::outbox::OutboxPolicy;
+use noetl_domain::outbox_reads::{RateLimit, places};
 use noetl_domain::shard::ShardIndex;
 use noetl_runtime::coalesce::Coalescer;
 use noetl_runtime::wake::WakeUps;
@@ -28,7 +28,6 @@ use noetl_storage::outbox::LowWatermarks;
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::view::View;
 use noetl_use_cases::ids::ReserveIds;
-use rate_limit::RateLimit;
 use settle::PublishFlight;
 
 pub use purge::OutboxPurge;
@@ -111,14 +110,14 @@ impl Outbox {
             }
             (open_rows.low_watermarks, limit_of(&mut open_rows).is_due(begun))
         };
-        if !from_start {
-            return read(low_watermarks).await;
+        let (first, then) = places(LowWatermarks::START, low_watermarks, from_start);
+        let result = read(first).await;
+        if from_start {
+            limit_of(&mut self.open_rows(shard)).note(begun, Instant::now());
         }
-        let result = read(LowWatermarks::START).await;
-        limit_of(&mut self.open_rows(shard)).note(begun, Instant::now());
-        match result {
-            Err(error) if error.is_temporary() && low_watermarks != LowWatermarks::START => read(low_watermarks).await,
-            result => result,
+        match (result, then) {
+            (Err(error), Some(then)) if error.is_temporary() => read(then).await,
+            (result, _) => result,
         }
     }
 
@@ -135,54 +134,5 @@ impl Outbox {
     /// Locks the state of a shard's open rows.
     fn open_rows(&self, shard: ShardIndex) -> MutexGuard<'_, OpenRows> {
         self.open_rows[usize::from(shard)].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use async_trait::async_trait;
-    use noetl_domain::ids::Id;
-    use noetl_domain::shard::ShardMap;
-    use noetl_runtime::clock;
-    use noetl_storage::error::DatabaseName;
-    use noetl_storage::machines::Lease;
-    use noetl_use_cases::error::{NoIdReason, ServiceError};
-
-    /// Ids for reads, which make none.
-    #[derive(Debug)]
-    struct NoIds;
-
-    #[async_trait]
-    impl ReserveIds for NoIds {
-        async fn leases(&self) -> Result<Vec<Lease>, ServiceError> {
-            Ok(Vec::new())
-        }
-
-        async fn reserve(&self, _: u32) -> Result<Vec<Id>, ServiceError> {
-            Err(NoIdReason::LeaseLost.into())
-        }
-
-        fn machine_id(&self) -> u16 {
-            0
-        }
-    }
-
-    #[tokio::test]
-    async fn reading_continues_from_the_watermarks_if_the_start_cannot_be_read_in_time() {
-        let database = DatabaseName::Shard(0);
-        let shard = Arc::new(Database::new(database, "postgres://127.0.0.1".parse().unwrap(), 1));
-        let databases = Databases::new(Arc::clone(&shard), vec![shard], ShardMap::even(1), clock::now());
-        let policy = OutboxPolicy { max_attempts: 1, retention: None };
-        let outbox = Outbox::new(databases, Arc::new(NoIds), WakeUps::new(1), policy);
-        let read = async |from: LowWatermarks| {
-            let late = StorageError::Unavailable { database, reason: "it took too long".to_owned() };
-            if from == LowWatermarks::START { Err(late) } else { Ok(from) }
-        };
-        assert!(outbox.read_open_rows(0, 0, |open_rows| &mut open_rows.full_probes, read).await.is_err());
-        let low_watermarks = LowWatermarks { pending: 7, ..LowWatermarks::START };
-        outbox.open_rows(0).low_watermarks = low_watermarks;
-        let found = outbox.read_open_rows(0, 0, |open_rows| &mut open_rows.full_probes, read).await.unwrap();
-        assert_eq!(found, low_watermarks);
     }
 }

@@ -18,7 +18,7 @@ use noetl_domain::document::{Document, DocumentError};
 use noetl_domain::labels::Labels;
 
 pub use archive::{EntryRecord, records, set_archived};
-pub use list::{CatalogFilter, CatalogKey, VersionCount, count, count_versions, list, versions};
+pub use list::{CatalogFilter, VersionCount, count, count_versions, list, versions};
 pub use names::{set_names, unnamed};
 pub use register::{NewEntry, Registered, register};
 

@@ -18,8 +18,9 @@ pub mod subscriptions;
 use sqlx::PgConnection;
 
 use super::error::{DatabaseName, StorageError};
-use super::partitions::{self, Partition};
+use super::partitions;
 use super::pools::Database;
+use noetl_domain::partition::Partition;
 
 /// Settings of a connection that reads pages. A bitmap or a sort would read the whole table for each page. The planner
 /// prefers them while it has no statistics, as after the restore of a dump.

@@ -13,10 +13,10 @@ use super::rows::{self, Checksum, Columns, checksum, of, open};
 use super::session::Session;
 use crate::error::StorageError;
 use crate::pools::Database;
-use crate::tail_spans::Spans;
 use noetl_domain::feed::FeedId;
 use noetl_domain::shard::Barrier;
 use noetl_domain::tx_snapshot::TxSnapshot;
+use noetl_domain::tx_spans::Spans;
 
 /// Temporary tables of the target's session. They are empty at the end of each transaction.
 const STAGES: &str = "SET client_min_messages = warning;

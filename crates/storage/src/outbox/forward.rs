@@ -5,17 +5,7 @@ use crate::error::StorageError;
 use crate::pools::Database;
 use noetl_domain::ids::Id;
 use noetl_domain::outbox::OutboxId;
-
-/// A row that was copied to another shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Forwarded {
-    /// Id of the row in the shard that was read.
-    pub outbox_id: i64,
-    /// Id of the copy.
-    pub copy: OutboxId,
-    /// Execution of the row, while the shard that was read has the row.
-    pub execution: Option<Id>,
-}
+use noetl_domain::outbox_forward::Forwarded;
 
 /// A stored id of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

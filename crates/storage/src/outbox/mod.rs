@@ -34,7 +34,7 @@ use chrono::{DateTime, Utc};
 
 pub use bulk::{ChangeRecord, ChangedRows, discard, discardable, retry, retryable};
 pub use claim::{Claim, claim};
-pub use forward::{Forward, Forwarded, absent, execution_of, forget_forwards, forwarded, forwards};
+pub use forward::{Forward, absent, execution_of, forget_forwards, forwarded, forwards};
 pub use list::{Bounds, OutboxFilter, OutboxRow, count, list};
 pub use lost::{PendingPlace, Untouched, UntouchedPage, deliver_again, untouched};
 pub use message::{Claimed, MAX_PAYLOAD_BYTES, Message};

@@ -13,9 +13,9 @@ use super::rows::readable;
 use crate::budget::{Budget, Exceeded, uncharged};
 use crate::connections::Transaction;
 use crate::error::StorageError;
-use crate::id_span::IdSpan;
 use crate::pools::Database;
 use noetl_domain::event::Event;
+use noetl_domain::id_span::IdSpan;
 use noetl_domain::ids::Id;
 use noetl_domain::workflow::LoopResults;
 

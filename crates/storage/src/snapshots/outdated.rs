@@ -3,8 +3,8 @@
 use super::AGGREGATE;
 use crate::error::StorageError;
 use crate::executions::ExecutionRow;
-use crate::id_span::IdSpan;
 use crate::pools::Database;
+use noetl_domain::id_span::IdSpan;
 use noetl_domain::tx_snapshot::TxSnapshot;
 
 /// Returns the ids of those executions whose logs have events that their rows in the list, as they were read, do not see:

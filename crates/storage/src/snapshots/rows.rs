@@ -6,8 +6,8 @@ use serde_json::Value;
 use sqlx::{Executor, Postgres};
 
 use super::AGGREGATE;
-use crate::id_span::IdSpan;
 use noetl_domain::event::Event;
+use noetl_domain::id_span::IdSpan;
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::Scope;
 use noetl_domain::tx_snapshot::TxSnapshot;

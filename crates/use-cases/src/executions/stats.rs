@@ -1,7 +1,10 @@
 //! Numbers of executions by status and by path.
 
+use std::collections::BTreeMap;
+
 use noetl_domain::execution::Status;
 use noetl_domain::shard::ShardIndex;
+use noetl_storage::execution_lists::GroupCount;
 
 /// Number of executions of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,4 +30,84 @@ pub struct ExecutionStats {
     pub more_paths: bool,
     /// Shards whose executions were not counted.
     pub unavailable: Vec<ShardIndex>,
+}
+
+impl ExecutionStats {
+    /// Maximum number of executions that are counted on each shard.
+    pub const MAX_COUNTED: i64 = 100_000;
+    /// Maximum number of paths, with the most executions, on each shard and in the result.
+    pub const MAX_PATHS: i64 = 100;
+
+    /// Returns the sums of the counts of the shards.
+    #[must_use]
+    pub fn of_shards(shards: Vec<Vec<GroupCount>>, unavailable: Vec<ShardIndex>) -> Self {
+        let mut stats = Self { unavailable, ..Self::default() };
+        let (mut by_place, mut paths) = (BTreeMap::new(), BTreeMap::new());
+        for groups in shards {
+            let (of_status, of_path): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| group.status.is_some());
+            stats.capped |= of_status.iter().map(|group| group.count).sum::<i64>() > Self::MAX_COUNTED;
+            stats.more_paths |= of_path.len() > max_paths();
+            for GroupCount { status, count, .. } in of_status {
+                let place = place(Status::from_stored(&status.unwrap_or_default()));
+                *by_place.entry(place).or_default() += count;
+            }
+            for GroupCount { path, count, .. } in of_path {
+                *paths.entry(path).or_default() += count;
+            }
+        }
+        stats.total = by_place.values().sum();
+        stats.by_status =
+            by_place.into_iter().filter_map(|(place, count)| Some((*Status::ALL.get(place)?, count))).collect();
+        stats.by_path = paths.into_iter().map(|(path, count)| PathCount { path, count }).collect();
+        stats.by_path.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.path.cmp(&b.path)));
+        stats.more_paths |= stats.by_path.len() > max_paths();
+        stats.by_path.truncate(max_paths());
+        stats
+    }
+}
+
+fn max_paths() -> usize {
+    usize::try_from(ExecutionStats::MAX_PATHS).unwrap_or(usize::MAX)
+}
+
+/// Returns the place of a status in the list of all statuses.
+fn place(status: Status) -> usize {
+    Status::ALL.iter().position(|other| *other == status).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(name: &str, count: i64) -> GroupCount {
+        GroupCount { status: Some(name.to_owned()), path: None, count }
+    }
+
+    fn path(name: &str, count: i64) -> GroupCount {
+        GroupCount { status: None, path: Some(name.to_owned()), count }
+    }
+
+    #[test]
+    fn counts_of_shards_are_added_and_names_of_one_status_are_one_group() {
+        let shards = vec![
+            vec![status("RUNNING", 2), status("STARTED", 1), path("a", 2), path("b", 1)],
+            vec![status("COMPLETED", 4), path("b", 4)],
+        ];
+        let stats = ExecutionStats::of_shards(shards, vec![2]);
+        assert_eq!((stats.total, stats.capped, stats.more_paths), (7, false, false));
+        assert_eq!(stats.by_status, [(Status::Running, 3), (Status::Completed, 4)]);
+        let paths: Vec<_> = stats.by_path.iter().map(|one| (one.path.as_deref(), one.count)).collect();
+        assert_eq!(paths, [(Some("b"), 5), (Some("a"), 2)]);
+    }
+
+    #[test]
+    fn a_shard_with_more_executions_or_paths_than_are_counted_is_marked() {
+        let many = (0..=ExecutionStats::MAX_PATHS).map(|number| path(&format!("p{number:03}"), 1));
+        let stats = ExecutionStats::of_shards(
+            vec![many.chain([status("RUNNING", ExecutionStats::MAX_COUNTED + 1)]).collect()],
+            Vec::new(),
+        );
+        assert!(stats.capped && stats.more_paths);
+        assert_eq!(stats.by_path.len(), max_paths());
+    }
 }

@@ -1,20 +1,20 @@
-//! Compares lists of values in the texts of statements with the domain's lists.
+//! The lists of values in the texts of statements are the domain's lists.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use noetl_domain::execution::{ENDINGS, Status};
+use noetl_testkit::repository;
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let files = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-    files.filter(|path| path.file_name().is_some_and(|name| name != "listed_types.rs")).collect()
+    entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
 }
 
 /// Returns the list after each occurrence of `start` in the sources.
 fn lists(start: &str) -> Vec<BTreeSet<String>> {
-    let files = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let files = sources(&repository().join("crates/storage/src"));
     let texts = files.into_iter().map(|path| fs::read_to_string(path).unwrap());
     let listed = |text: String| {
         let lists = text.split(start).skip(1).map(|rest| rest.split(')').next().unwrap_or_default());

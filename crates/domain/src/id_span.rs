@@ -7,13 +7,17 @@
 
 /// The smallest and the largest of some execution ids. No id is in the span of no ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct IdSpan {
-    pub(super) first: i64,
-    pub(super) last: i64,
+pub struct IdSpan {
+    /// The smallest id.
+    pub first: i64,
+    /// The largest id.
+    pub last: i64,
 }
 
 impl IdSpan {
-    pub(super) fn of(ids: &[i64]) -> Self {
+    /// Returns the span of these ids.
+    #[must_use]
+    pub fn of(ids: &[i64]) -> Self {
         Self {
             first: ids.iter().copied().min().unwrap_or(i64::MAX),
             last: ids.iter().copied().max().unwrap_or(i64::MIN),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use noetl_domain::tx_snapshot::TxSnapshot;
+use super::tx_snapshot::TxSnapshot;
 
 /// The smallest id that a transaction can have.
 const FIRST: u64 = 3;
@@ -10,17 +10,18 @@ const FIRST: u64 = 3;
 /// The transactions that ended between two snapshots, as ranges of their ids. Ids of transactions that were still in
 /// progress are left out, so a statement does not visit the rows of an open transaction.
 #[derive(Debug)]
-pub(super) struct Spans {
+pub struct Spans {
     ranges: Vec<Range<u64>>,
     /// Lower bounds, inclusive.
-    pub(super) low: Vec<String>,
+    pub low: Vec<String>,
     /// Upper bounds, exclusive.
-    pub(super) high: Vec<String>,
+    pub high: Vec<String>,
 }
 
 impl Spans {
     /// Returns the transactions that `target` sees and `done` does not.
-    pub(super) fn between(done: &TxSnapshot, target: &TxSnapshot) -> Self {
+    #[must_use]
+    pub fn between(done: &TxSnapshot, target: &TxSnapshot) -> Self {
         Self::of(target.ended_since(done))
     }
 
@@ -31,17 +32,20 @@ impl Spans {
     }
 
     /// Returns true if there are no transactions.
-    pub(super) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// Returns true if the transactions include the first one of the database.
-    pub(super) fn include_the_first(&self) -> bool {
+    #[must_use]
+    pub fn include_the_first(&self) -> bool {
         self.ranges.first().is_some_and(|range| range.start <= FIRST)
     }
 
     /// Returns the same transactions in parts of at most `ids` ids each.
-    pub(super) fn parts(&self, ids: u64) -> Vec<Self> {
+    #[must_use]
+    pub fn parts(&self, ids: u64) -> Vec<Self> {
         let mut parts: Vec<Vec<Range<u64>>> = Vec::new();
         let mut room = 0;
         for range in &self.ranges {
