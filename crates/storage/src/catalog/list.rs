@@ -1,4 +1,4 @@
-//! Lists of catalog entries, and their counts.
+//! Lists of catalog entries by path and version, and their counts.
 
 use super::CatalogEntry;
 use crate::content::Content;
@@ -12,6 +12,8 @@ use noetl_domain::page::PageRequest;
 pub struct CatalogFilter {
     /// Kinds to include; default: all.
     pub kinds: Option<Vec<Kind>>,
+    /// Path.
+    pub path: Option<String>,
     /// Prefix of the path.
     pub path_prefix: Option<String>,
     /// Text that the path or the name contains, in upper or lower case as the locale of the database knows it.
@@ -55,12 +57,19 @@ struct Between {
 }
 
 impl Between {
-    fn of(prefix: Option<&str>, after: Option<CatalogKey>, before: Option<CatalogKey>) -> Self {
-        let first = (prefix.unwrap_or_default().to_owned(), i16::MIN);
-        let end = prefix.and_then(end_of_prefix).map(|path| (path, i16::MIN));
+    fn of(filter: &CatalogFilter, after: Option<CatalogKey>, before: Option<CatalogKey>) -> Self {
+        let (path, prefix) = (filter.path.as_deref(), filter.path_prefix.as_deref());
+        let first = (path.or(prefix).unwrap_or_default().to_owned(), i16::MIN);
+        let end = path.map_or_else(|| prefix.and_then(end_of_prefix), |path| Some(end_of_path(path)));
+        let end = end.map(|path| (path, i16::MIN));
         let below = end.into_iter().chain(before).min();
         Self { above: after.map_or(first.clone(), |after| after.max(first)), below }
     }
+}
+
+/// Returns the first path after this one. No path contains NUL, so none is between the two.
+fn end_of_path(path: &str) -> String {
+    format!("{path}\u{1}")
 }
 
 /// Returns a path after all paths with this prefix; `None`: there is none. The path has only characters that every
@@ -85,7 +94,7 @@ pub async fn list(
     page: &PageRequest<CatalogKey>,
 ) -> Result<Vec<CatalogEntry>, StorageError> {
     let kinds = WantedKinds::of(filter.kinds.as_deref());
-    let Between { above, below } = Between::of(filter.path_prefix.as_deref(), page.after.clone(), page.before.clone());
+    let Between { above, below } = Between::of(filter, page.after.clone(), page.before.clone());
     let (below_path, below_version) = below.unzip();
     macro_rules! listed {
         ($end:literal, $order:literal) => {
@@ -150,7 +159,7 @@ pub async fn list(
 #[tracing::instrument(level = "debug", name = "sql.catalog.count", skip_all, fields(database = %cluster.name()))]
 pub async fn count(cluster: &Database, filter: &CatalogFilter, limit: i64) -> Result<i64, StorageError> {
     let kinds = WantedKinds::of(filter.kinds.as_deref());
-    let Between { above, below } = Between::of(filter.path_prefix.as_deref(), None, None);
+    let Between { above, below } = Between::of(filter, None, None);
     let below = below.map(|(path, _)| path);
     macro_rules! counted {
         ($source:literal) => {
@@ -297,11 +306,15 @@ mod tests {
     #[test]
     fn a_page_is_within_its_prefix_and_its_cursors() {
         let key = |path: &str, version| (path.to_owned(), version);
-        let whole = Between::of(Some("b"), Some(key("a", 3)), Some(key("x", 1)));
+        let prefix = CatalogFilter { path_prefix: Some("b".to_owned()), ..CatalogFilter::default() };
+        let whole = Between::of(&prefix, Some(key("a", 3)), Some(key("x", 1)));
         assert_eq!((whole.above, whole.below), (key("b", i16::MIN), Some(key("c", i16::MIN))));
-        let part = Between::of(Some("b"), Some(key("b1", 3)), Some(key("b7", 1)));
+        let part = Between::of(&prefix, Some(key("b1", 3)), Some(key("b7", 1)));
         assert_eq!((part.above, part.below), (key("b1", 3), Some(key("b7", 1))));
-        let all = Between::of(None, None, None);
+        let path = CatalogFilter { path: Some("b1".to_owned()), ..prefix };
+        let one = Between::of(&path, None, None);
+        assert_eq!((one.above, one.below), (key("b1", i16::MIN), Some(key("b1\u{1}", i16::MIN))));
+        let all = Between::of(&CatalogFilter::default(), None, None);
         assert_eq!((all.above, all.below), (key("", i16::MIN), None));
     }
 }
