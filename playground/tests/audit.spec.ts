@@ -113,6 +113,36 @@ test("the page of a catalog entry names who registered and who retired it", asyn
   await expect(page.getByRole("region", { name: "Versions" }).getByRole("listitem")).toContainText("by ann");
 });
 
+test("registrations and retirements of catalog entries are listed with their caller, last first, and can be chosen", async ({ page }) => {
+  const path = "audit/versions";
+  const register = `mutation { registerCatalogEntry(input: { path: "${path}", content: "kind: playbook" }) { catalogEntry { catalogId } } }`;
+  const registered = () =>
+    graphql<{ registerCatalogEntry: { catalogEntry: { catalogId: string } } }>(controlPlane.url, register, {}, ann);
+  const { registerCatalogEntry: first } = await registered();
+  await registered();
+  const archive = `mutation ($id: ID!) { archiveCatalogEntry(input: { catalogId: $id }) { userErrors { code } } }`;
+  await graphql(controlPlane.url, archive, { id: first.catalogEntry.catalogId }, ann);
+  await openOverview(page);
+  await openAudit(page);
+  const rows = rowOf(page, path);
+  const [retired, second, registration] = [/ann.*Retired entry.*Version 1/, /ann.*Registered entry.*Version 2/, /ann.*Registered entry.*Version 1/];
+  await expect(rows).toHaveText([retired, second, registration]);
+
+  await page.getByRole("combobox", { name: "Action" }).click();
+  await page.getByRole("option", { name: "Registered entry", exact: true }).click();
+  await expect(page).toHaveURL(/action=registered-entry/);
+  await expect(rows).toHaveText([second, registration]);
+  await page.getByRole("combobox", { name: "Action" }).click();
+  await page.getByRole("option", { name: "Retired entry", exact: true }).click();
+  await page.getByRole("textbox", { name: "Path" }).fill(path);
+  await page.keyboard.press("Enter");
+  const table = page.getByRole("table", { name: "Actions" });
+  await expect(table.getByRole("row")).toHaveCount(2);
+  await expect(rows).toHaveText([retired]);
+  await rows.getByRole("link", { name: "Version 1", exact: true }).click();
+  await expect(page).toHaveURL(/\/catalog\/audit\/versions\?version=1/);
+});
+
 test("the server filters the actions, and starts that are no reruns are listed only if they are chosen", async ({ page }) => {
   const first = await idle();
   const { rerunExecution } = await graphql<{ rerunExecution: { executionId: string } }>(
@@ -208,7 +238,7 @@ async function openAudit(page: Page): Promise<void> {
   await expect(new Console(page, controlPlane.url).title).toHaveText("Audit");
 }
 
-/** Returns the rows of an execution or a subscription. */
+/** Returns the rows of an object that have its id or its path. */
 function rowOf(page: Page, id: string) {
   return page.getByRole("table", { name: "Actions" }).getByRole("row").filter({ hasText: id });
 }

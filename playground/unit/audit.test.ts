@@ -1,18 +1,28 @@
 import { expect, test } from "vitest";
 
-import { contains, entryOf, entryOfRerun, listsOf } from "../src/views/audit/entry";
+import { contains, entryOf, entryOfRegistration, entryOfRerun, entryOfRetirement, listsOf } from "../src/views/audit/entry";
 import { newestFirst } from "../src/views/audit/newest_first";
 
 const NOW = Date.parse("2026-03-02T09:30:00Z");
 
-test("without an action, changes and reruns are read with the same conditions; starts have no reason", () => {
-  const { log, reruns } = listsOf({ path: "a/b", since: "1h" }, NOW);
+test("without an action, all lists but that of starts are read with the same conditions; starts have no reason", () => {
+  const { log, reruns, registrations, retirements } = listsOf({ path: "a/b", since: "1h" }, NOW);
   expect(log?.filter).toMatchObject({ nodeNames: ["a/b"], createdAfter: "2026-03-02T08:30:00.000Z" });
   expect(log?.filter.types).toContain("playbook.cancelled");
   expect(log?.filter.types).not.toContain("playbook_started");
   expect(reruns?.filter).toEqual({ isRerun: true, path: "a/b", startedAfter: "2026-03-02T08:30:00.000Z" });
-  expect(listsOf({ action: "started" }, NOW)).toEqual({ log: { filter: { types: ["playbook_started"] }, reasons: false }, reruns: null });
-  expect(listsOf({ action: "rerun" }, NOW)).toEqual({ log: null, reruns: { filter: { isRerun: true } } });
+  const path = "a/b";
+  expect(registrations).toEqual({ order: "NEWEST", filter: { path, registeredAfter: "2026-03-02T08:30:00.000Z" } });
+  expect(retirements).toEqual({ order: "LAST_RETIRED", filter: { path, archivedAfter: "2026-03-02T08:30:00.000Z" } });
+  const none = { log: null, reruns: null, registrations: null, retirements: null };
+  const starts = { filter: { types: ["playbook_started"] }, reasons: false };
+  expect(listsOf({ action: "started" }, NOW)).toEqual({ ...none, log: starts });
+  expect(listsOf({ action: "rerun" }, NOW)).toEqual({ ...none, reruns: { filter: { isRerun: true } } });
+  const until = "2026-03-02T09:00:00.000Z";
+  const registered = { order: "NEWEST", filter: { registeredBefore: until } };
+  expect(listsOf({ action: "registered-entry", until }, NOW)).toEqual({ ...none, registrations: registered });
+  const retired = { order: "LAST_RETIRED", filter: { archivedBefore: until } };
+  expect(listsOf({ action: "retired-entry", until }, NOW)).toEqual({ ...none, retirements: retired });
 });
 
 /** Returns entries with these minutes as their ids and times, newest first. */
@@ -45,4 +55,15 @@ test("an action is found by its caller, its reason, its path, its id and the exe
   expect(rerun).toMatchObject({ action: "Rerun", actor: "ann", origin: "7" });
   expect(["ANN", "wrong", "a/b", "2", "7", ""].map((text) => contains(cancelled, text))).toEqual([true, true, true, true, false, true]);
   expect(contains(rerun!, "7")).toBe(true);
+});
+
+test("a catalog entry has a caller and a time of its registration, and others of its retirement", () => {
+  const times = { createdAt: "2026-03-02T08:00:00Z", archivedAt: "2026-03-02T09:00:00Z" };
+  const entry = { catalogId: "5", path: "a/b", version: 2, ...times, registeredBy: null, archivedBy: "ann" };
+  const object = { kind: "catalogEntry", objectId: "5", path: "a/b", version: 2 };
+  const registered = entryOfRegistration(entry);
+  expect(registered).toMatchObject({ ...object, action: "Registered entry", at: times.createdAt, actor: null });
+  const retired = entryOfRetirement(entry);
+  expect(retired).toMatchObject({ ...object, action: "Retired entry", at: times.archivedAt, actor: "ann" });
+  expect(retired.id).not.toBe(registered.id);
 });

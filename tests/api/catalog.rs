@@ -2,6 +2,7 @@
 //! ordered.
 
 use futures::future::join_all;
+use noetl_testkit::feed::run;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
@@ -46,6 +47,7 @@ async fn yaml_and_json_entries_keep_their_content_and_get_increasing_versions_in
     let deployment = Deployment::start(1).await;
     let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
     lists(&one).await;
+    orders(&deployment, &one).await;
     documents(&one).await;
     kinds(&one).await;
     versions(&one, &other).await;
@@ -123,18 +125,20 @@ async fn executed_versions(one: &Server, other: &Server) {
     assert_eq!(first["workload"], json!({ "version": 1 }));
 }
 
-const LIST: &str = "query($filter: CatalogFilter, $first: Int, $after: String, $last: Int, $before: String) {
-    catalogEntries(filter: $filter, first: $first, after: $after, last: $last, before: $before) {
-        nodes { path version } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
+const LIST: &str = "
+query($order: CatalogOrder, $filter: CatalogFilter, $first: Int, $after: String, $last: Int, $before: String) {
+    catalogEntries(order: $order, filter: $filter, first: $first, after: $after, last: $last, before: $before) {
+        nodes { path version } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } totalCount { value } } }";
 
-/// Reads the list in pages of `size`, forwards or backwards. Returns the items in the order of the list.
-async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Vec<(String, u64)> {
+/// Reads the list in pages of `size`, forwards or backwards. Returns the items in the order of the list. Their number is
+/// `totalCount`.
+async fn walk(server: &Server, order: Option<&str>, filter: &Value, size: u32, backwards: bool) -> Vec<(String, u64)> {
     let (mut found, mut cursor) = (Vec::new(), Value::Null);
     loop {
         let page = if backwards {
-            json!({ "filter": filter, "last": size, "before": cursor })
+            json!({ "order": order, "filter": filter, "last": size, "before": cursor })
         } else {
-            json!({ "filter": filter, "first": size, "after": cursor })
+            json!({ "order": order, "filter": filter, "first": size, "after": cursor })
         };
         let page = server.data(LIST, page).await["catalogEntries"].clone();
         let items = page["nodes"].as_array().unwrap().iter();
@@ -148,6 +152,7 @@ async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Ve
             found.extend(items);
         }
         if info[if backwards { "hasPreviousPage" } else { "hasNextPage" }] == false {
+            assert_eq!(page["totalCount"]["value"], found.len(), "{order:?} {filter}");
             return found;
         }
     }
@@ -172,13 +177,17 @@ async fn lists(server: &Server) {
         entries.sort();
         entries
     };
-    let cases: [(Value, Vec<(String, u64)>); 15] = [
+    let cases: [(Value, Vec<(String, u64)>); 19] = [
         (Value::Null, all(&|_, _| true, true)),
         (json!({ "latestOnly": null }), all(&|_, _| true, true)),
         (json!({ "latestOnly": false }), all(&|_, _| true, false)),
         (json!({ "pathPrefix": "a/1" }), all(&|_, path| path.starts_with("a/1"), true)),
         (json!({ "pathPrefix": "a_" }), all(&|_, path| path == "a_1", true)),
         (json!({ "pathPrefix": "a%", "latestOnly": false }), all(&|_, path| path == "a%1", false)),
+        (json!({ "path": "a/1" }), all(&|_, path| path == "a/1", true)),
+        (json!({ "path": "a_1", "latestOnly": false }), all(&|_, path| path == "a_1", false)),
+        (json!({ "path": "a/1", "pathPrefix": "a/1/" }), Vec::new()),
+        (json!({ "path": "a" }), Vec::new()),
         (json!({ "kinds": ["AGENT", "SUBSCRIPTION"] }), all(&|n, _| n % 3 != 0, true)),
         (json!({ "kinds": ["PLAYBOOK"], "pathPrefix": "b/" }), Vec::new()),
         (json!({ "kinds": [] }), Vec::new()),
@@ -192,9 +201,87 @@ async fn lists(server: &Server) {
     for (filter, expected) in cases {
         for size in [1, 3, 100] {
             for backwards in [false, true] {
-                let found = walk(server, &filter, size, backwards).await;
+                let found = walk(server, None, &filter, size, backwards).await;
                 assert_eq!(found, expected, "{filter} in pages of {size}, backwards: {backwards}");
             }
+        }
+    }
+}
+
+/// Lists by registration and by retirement have all versions, many with equal times. Only entries of [`lists`] exist.
+async fn orders(deployment: &Deployment, server: &Server) {
+    let mut database = deployment.cluster().await;
+    let times = "UPDATE noetl.catalog SET
+                     created_at = timestamp '2026-01-01 12:00' - version * interval '1 hour',
+                     archived_at = CASE WHEN version < 4
+                                   THEN timestamptz '2026-02-01 12:00+00' + version % 2 * interval '1 hour' END";
+    run(&mut database, times).await;
+    let cases = [
+        ("NEWEST", json!({}), "SELECT path, version FROM noetl.catalog ORDER BY created_at DESC, catalog_id DESC"),
+        (
+            "NEWEST",
+            json!({ "path": "a_1" }),
+            "SELECT path, version FROM noetl.catalog WHERE path = 'a_1' ORDER BY created_at DESC, catalog_id DESC",
+        ),
+        (
+            "NEWEST",
+            json!({ "registeredAfter": "2026-01-01T09:00:00Z", "registeredBefore": "2026-01-01T11:00:00Z" }),
+            "SELECT path, version FROM noetl.catalog WHERE version IN (2, 3) ORDER BY created_at DESC, catalog_id DESC",
+        ),
+        (
+            "NEWEST",
+            json!({ "path": "a_1", "registeredBefore": "2026-01-01T10:00:00Z" }),
+            "SELECT path, version FROM noetl.catalog WHERE path = 'a_1' AND version > 2
+             ORDER BY created_at DESC, catalog_id DESC",
+        ),
+        (
+            "LAST_RETIRED",
+            Value::Null,
+            "SELECT path, version FROM noetl.catalog WHERE archived_at IS NOT NULL
+             ORDER BY archived_at DESC, catalog_id DESC",
+        ),
+        (
+            "LAST_RETIRED",
+            json!({ "path": "a_1" }),
+            "SELECT path, version FROM noetl.catalog WHERE path = 'a_1' AND archived_at IS NOT NULL
+             ORDER BY archived_at DESC, catalog_id DESC",
+        ),
+        (
+            "LAST_RETIRED",
+            json!({ "archivedAfter": "2026-02-01T12:00:00Z", "archivedBefore": "2026-02-01T13:00:00Z" }),
+            "SELECT path, version FROM noetl.catalog WHERE version = 2 ORDER BY archived_at DESC, catalog_id DESC",
+        ),
+    ];
+    for (order, filter, expected) in cases {
+        let expected: Vec<(String, i16)> = sqlx::query_as(expected).fetch_all(&mut database).await.unwrap();
+        let expected: Vec<(String, u64)> =
+            expected.into_iter().map(|(path, version)| (path, u64::try_from(version).unwrap())).collect();
+        assert!(!expected.is_empty(), "{order} {filter}");
+        for size in [1, 3, 100] {
+            for backwards in [false, true] {
+                let found = walk(server, Some(order), &filter, size, backwards).await;
+                assert_eq!(found, expected, "{order} {filter} in pages of {size}, backwards: {backwards}");
+            }
+        }
+    }
+    foreign_cursors(server).await;
+    run(&mut database, "UPDATE noetl.catalog SET archived_at = NULL").await;
+}
+
+/// A cursor is valid only in its order.
+async fn foreign_cursors(server: &Server) {
+    let orders = ["PATH", "NEWEST", "LAST_RETIRED"];
+    for order in orders {
+        let first = server.data(LIST, json!({ "order": order, "first": 1, "filter": null })).await;
+        for other in orders.into_iter().filter(|other| *other != order) {
+            let cursor = &first["catalogEntries"]["pageInfo"]["endCursor"];
+            let refused = server.send(LIST, json!({ "order": other, "after": cursor })).await.unwrap();
+            let extensions = &refused["errors"][0]["extensions"];
+            assert_eq!(
+                (&extensions["code"], &extensions["field"]),
+                (&json!("INVALID_INPUT"), &json!(["after"])),
+                "{order} {other} {refused}"
+            );
         }
     }
 }

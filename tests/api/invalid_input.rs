@@ -283,6 +283,35 @@ fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
         }
     }
     cases.extend(bad_orders_and_statistics());
+    cases.extend(bad_orders_of_entries());
+    cases
+}
+
+/// Returns queries of the catalog with a condition that the order does not offer, as [`bad_queries`] does.
+fn bad_orders_of_entries() -> Vec<(String, &'static str, String)> {
+    let mut cases = Vec::new();
+    let mut case = |query: String, field: &str| cases.push((query, "INVALID_INPUT", field.to_owned()));
+    let time = "\"2026-01-01T00:00:00Z\"";
+    for (condition, value, offered) in [
+        ("kinds", "[PLAYBOOK]", "PATH"),
+        ("pathPrefix", "\"a\"", "PATH"),
+        ("text", "\"a\"", "PATH"),
+        ("latestOnly", "false", "PATH"),
+        ("includeArchived", "true", "PATH"),
+        ("registeredAfter", time, "NEWEST"),
+        ("registeredBefore", time, "NEWEST"),
+        ("archivedAfter", time, "LAST_RETIRED"),
+        ("archivedBefore", time, "LAST_RETIRED"),
+    ] {
+        for order in ["PATH", "NEWEST", "LAST_RETIRED"].into_iter().filter(|order| *order != offered) {
+            let arguments = format!("order: {order}, filter: {{{condition}: {value}}}");
+            case(format!("catalogEntries({arguments}) {{ nodes {{ id }} }}"), "order");
+        }
+    }
+    for order in ["PATH", "NEWEST", "LAST_RETIRED"] {
+        let arguments = format!("order: {order}, filter: {{path: \"a\\u0000\"}}");
+        case(format!("catalogEntries({arguments}) {{ nodes {{ id }} }}"), "filter.path");
+    }
     cases
 }
 

@@ -91,9 +91,10 @@ const FILL: [&str; 5] = [
             CASE WHEN n < 12 THEN 'tiny' WHEN n % 5 = 0 THEN 'acme' ELSE 'default' END,
             CASE WHEN n < 12 OR n % 50 = 0 THEN 'lab' WHEN n % 5 = 0 THEN 'plant' ELSE 'default' END
      FROM generate_series($1::bigint, $2) AS n",
-    "INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, name, archived_at)
+    "INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, name, created_at, archived_at)
      SELECT n, CASE WHEN n < 12 THEN 'zoo' ELSE 'team' || n % 4 END || '/flow' || lpad(n::text, 8, '0'), 1, 'playbook', '{}',
-            'flow' || n, CASE WHEN n % 3 = 0 THEN now() END
+            'flow' || n, timestamp '2026-01-01' + n * interval '2 seconds',
+            CASE WHEN n % 3 = 0 THEN timestamptz '2026-02-01' - n * interval '2 seconds' END
      FROM generate_series($1::bigint, $2 / 6) AS n",
 ];
 
@@ -320,6 +321,35 @@ fn lists_but_oldest() -> Vec<List> {
                 json!({ "includeArchived": true }),
                 json!({ "includeArchived": true, "latestOnly": false }),
                 json!({ "includeArchived": true, "pathPrefix": "zoo" }),
+                json!({ "path": "team1/flow00000413" }),
+                json!({ "path": "none", "latestOnly": false }),
+            ],
+        },
+        List {
+            filter_type: "CatalogFilter",
+            selection: "catalogEntries(order: NEWEST, FILTER) {
+                nodes { id } pageInfo { endCursor } totalCount(upTo: 100) { value } }",
+            filters: vec![
+                json!({}),
+                json!({ "path": "team1/flow00000413" }),
+                json!({ "path": "none" }),
+                json!({ "registeredAfter": "2026-01-01T02:46:00Z" }),
+                json!({ "registeredBefore": "2026-01-01T00:00:10Z" }),
+                json!({ "registeredAfter": "2026-01-01T01:00:00Z", "registeredBefore": "2026-01-01T01:00:10Z" }),
+                json!({ "path": "team1/flow00000413", "registeredAfter": "2026-01-01T02:46:00Z" }),
+            ],
+        },
+        List {
+            filter_type: "CatalogFilter",
+            selection: "catalogEntries(order: LAST_RETIRED, FILTER) {
+                nodes { id } pageInfo { endCursor } totalCount(upTo: 100) { value } }",
+            filters: vec![
+                json!({}),
+                json!({ "path": "team1/flow00000045" }),
+                json!({ "path": "none" }),
+                json!({ "archivedAfter": "2026-01-31T23:59:50Z" }),
+                json!({ "archivedBefore": "2026-01-31T21:14:00Z" }),
+                json!({ "path": "team1/flow00000045", "archivedBefore": "2026-01-31T21:14:00Z" }),
             ],
         },
     ]

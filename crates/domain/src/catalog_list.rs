@@ -14,14 +14,25 @@ pub struct Between {
 }
 
 impl Between {
-    /// Returns the part with the paths that have a prefix, between the cursors of a page.
+    /// Returns the part with a path, or without it with the paths that have a prefix, between the cursors of a page.
     #[must_use]
-    pub fn of(prefix: Option<&str>, after: Option<CatalogKey>, before: Option<CatalogKey>) -> Self {
-        let first = (prefix.unwrap_or_default().to_owned(), i16::MIN);
-        let end = prefix.and_then(end_of_prefix).map(|path| (path, i16::MIN));
+    pub fn of(
+        path: Option<&str>,
+        prefix: Option<&str>,
+        after: Option<CatalogKey>,
+        before: Option<CatalogKey>,
+    ) -> Self {
+        let first = (path.or(prefix).unwrap_or_default().to_owned(), i16::MIN);
+        let end = path.map_or_else(|| prefix.and_then(end_of_prefix), |path| Some(end_of_path(path)));
+        let end = end.map(|path| (path, i16::MIN));
         let below = end.into_iter().chain(before).min();
         Self { above: after.map_or(first.clone(), |after| after.max(first)), below }
     }
+}
+
+/// Returns the first path after this one. No path contains NUL, so none is between the two.
+fn end_of_path(path: &str) -> String {
+    format!("{path}\u{1}")
 }
 
 /// Returns a path after all paths with this prefix; `None`: there is none. The path has only characters that every
@@ -54,11 +65,13 @@ mod tests {
     #[test]
     fn a_page_is_within_its_prefix_and_its_cursors() {
         let key = |path: &str, version| (path.to_owned(), version);
-        let whole = Between::of(Some("b"), Some(key("a", 3)), Some(key("x", 1)));
+        let whole = Between::of(None, Some("b"), Some(key("a", 3)), Some(key("x", 1)));
         assert_eq!((whole.above, whole.below), (key("b", i16::MIN), Some(key("c", i16::MIN))));
-        let part = Between::of(Some("b"), Some(key("b1", 3)), Some(key("b7", 1)));
+        let part = Between::of(None, Some("b"), Some(key("b1", 3)), Some(key("b7", 1)));
         assert_eq!((part.above, part.below), (key("b1", 3), Some(key("b7", 1))));
-        let all = Between::of(None, None, None);
+        let one = Between::of(Some("b1"), Some("b"), None, None);
+        assert_eq!((one.above, one.below), (key("b1", i16::MIN), Some(key("b1\u{1}", i16::MIN))));
+        let all = Between::of(None, None, None, None);
         assert_eq!((all.above, all.below), (key("", i16::MIN), None));
     }
 }

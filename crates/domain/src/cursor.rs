@@ -44,6 +44,10 @@ pub enum CursorKind {
     ExecutionLongest = 13,
     /// Executions, by end time.
     ExecutionLastEnded = 14,
+    /// Catalog entries, by registration.
+    CatalogNewest = 15,
+    /// Catalog entries, by retirement.
+    CatalogLastRetired = 16,
 }
 
 /// A text that is not a cursor of the list.

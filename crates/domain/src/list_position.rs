@@ -73,6 +73,17 @@ impl PositionRange {
     pub fn newest(limit: i64) -> Self {
         Self { above: ListPosition::oldest(), below: ListPosition::newest(), descending: true, limit }
     }
+
+    /// Returns the part of the range from one time until before another one. Items have positive ids.
+    #[must_use]
+    pub fn between(self, from: Option<DateTime<Utc>>, until: Option<DateTime<Utc>>) -> Self {
+        let bound = |at| ListPosition { at, id: i64::MIN };
+        Self {
+            above: from.map_or(self.above, |at| bound(at).max(self.above)),
+            below: until.map_or(self.below, |at| bound(at).min(self.below)),
+            ..self
+        }
+    }
 }
 
 impl PageRequest<ListPosition> {
@@ -170,6 +181,21 @@ mod tests {
             assert_eq!(ListPosition::read(&vec![1; length]), None, "{length}");
         }
         assert_eq!(ListPosition::read(&[0x7f; 16]), None, "a time that no item can have");
+    }
+
+    #[test]
+    fn a_range_between_times_has_the_first_one_and_keeps_its_own_bounds_within_them() {
+        let position = |seconds, id| ListPosition { at: time(seconds), id };
+        let between = |above, below| {
+            let range = PositionRange { above, below, ..PositionRange::newest(5) };
+            let part = range.between(Some(time(10)), Some(time(20)));
+            (part.above, part.below)
+        };
+        let whole = (position(10, i64::MIN), position(20, i64::MIN));
+        assert_eq!(between(position(9, 7), position(20, 7)), whole);
+        assert!(whole.0 < position(10, 1) && whole.1 < position(20, 1));
+        let own = (position(10, 7), position(19, 7));
+        assert_eq!(between(own.0, own.1), own);
     }
 
     #[test]

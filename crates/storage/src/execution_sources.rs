@@ -10,7 +10,7 @@ use super::label_path::label_path;
 use super::view::View;
 use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::labels::LabelCondition;
-use noetl_domain::list_position::{ListPosition, PositionRange};
+use noetl_domain::list_position::PositionRange;
 use noetl_domain::tenant::Scope;
 
 /// Tenant and organization of rows that name none. The indexes on tenants and on organizations leave them out.
@@ -179,7 +179,7 @@ impl<'a> Parameters<'a> {
             ExecutionOrder::Newest | ExecutionOrder::Oldest => return self,
             ExecutionOrder::LastEnded => {
                 let source = if by_tenant { EndedSource::TenantLastEnded } else { EndedSource::LastEnded };
-                (source, between(self.range, self.filter.ended_after, self.filter.ended_before))
+                (source, self.range.between(self.filter.ended_after, self.filter.ended_before))
             }
             ExecutionOrder::Longest => {
                 (if by_tenant { EndedSource::TenantLongest } else { EndedSource::Longest }, self.range)
@@ -373,17 +373,7 @@ pub(super) fn id_ranges(digits: &str) -> Vec<(i64, i64)> {
 impl ExecutionFilter {
     /// Returns the part of a range in which executions that meet the conditions can be.
     fn within(&self, range: PositionRange) -> PositionRange {
-        between(range, self.started_after, self.started_before)
-    }
-}
-
-/// Returns the part of a range from one time until before another one.
-fn between(range: PositionRange, from: Option<DateTime<Utc>>, until: Option<DateTime<Utc>>) -> PositionRange {
-    let bound = |at| ListPosition { at, id: i64::MIN };
-    PositionRange {
-        above: from.map_or(range.above, |at| bound(at).max(range.above)),
-        below: until.map_or(range.below, |at| bound(at).min(range.below)),
-        ..range
+        range.between(self.started_after, self.started_before)
     }
 }
 

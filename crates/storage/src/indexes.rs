@@ -155,6 +155,24 @@ const PLAIN: &[(&str, &str, &str)] = &[
     ),
     // For lists of the catalog. The collation makes the paths with a prefix a range.
     ("catalog_path_idx", "noetl.catalog", "((path COLLATE \"C\"), version)"),
+    // Of all entries and of a path, by registration and by retirement. See `catalog::list_by_time`: each has a place of its
+    // own as the second argument of `list_time`.
+    ("catalog_registered_idx", "noetl.catalog", "(noetl.list_time(created_at AT TIME ZONE 'UTC'), catalog_id)"),
+    (
+        "catalog_path_registered_idx",
+        "noetl.catalog",
+        "((path COLLATE \"C\"), noetl.list_time(created_at AT TIME ZONE 'UTC', 1), catalog_id)",
+    ),
+    (
+        "catalog_retired_idx",
+        "noetl.catalog",
+        "(noetl.list_time(archived_at, 2), catalog_id) WHERE archived_at IS NOT NULL",
+    ),
+    (
+        "catalog_path_retired_idx",
+        "noetl.catalog",
+        "((path COLLATE \"C\"), noetl.list_time(archived_at, 3), catalog_id) WHERE archived_at IS NOT NULL",
+    ),
     // Entries whose names were not read from their documents yet: none, or those that NoETL's server registered lately.
     ("catalog_unnamed_idx", "noetl.catalog", "(catalog_id) WHERE name IS NULL"),
     ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),

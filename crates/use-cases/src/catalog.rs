@@ -13,9 +13,10 @@ use noetl_domain::document::Document;
 use noetl_domain::document::field::InvalidField;
 use noetl_domain::document::kind::Kind;
 use noetl_domain::ids::Id;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::tenant::Caller;
-use noetl_storage::catalog::{CatalogEntry, CatalogFilter, EntryRecord};
+use noetl_storage::catalog::{CatalogEntry, CatalogFilter, EntryRecord, TimeFilter, TimedEntry};
 
 /// Maximum size of an entry's content in bytes.
 pub const MAX_CONTENT_BYTES: usize = 4 << 20;
@@ -85,6 +86,18 @@ pub trait ReadCatalog: Debug + Send + Sync {
 
     /// Counts the entries of a list, up to `limit`.
     async fn total(&self, filter: &CatalogFilter, limit: i64) -> Result<Total, ServiceError>;
+
+    /// Returns a page of a list by registration or retirement, last first. Without `with_content`, the entries are
+    /// outlines.
+    async fn list_by_time(
+        &self,
+        filter: &TimeFilter,
+        with_content: bool,
+        page: &PageRequest<ListPosition>,
+    ) -> Result<Page<TimedEntry>, ServiceError>;
+
+    /// Counts the entries of a list by registration or retirement, up to `limit`.
+    async fn total_by_time(&self, filter: &TimeFilter, limit: i64) -> Result<Total, ServiceError>;
 
     /// Returns a page of the versions of each path, newest first; retired ones only with `include_archived`. Without
     /// `with_content`, the entries are outlines.

@@ -1,10 +1,12 @@
 //! Inputs of the catalog.
 
 use async_graphql::{ID, InputObject, OneofObject};
+use chrono::{DateTime, Utc};
 
 use super::kind::CatalogKind;
-use crate::filters::{check_list, check_prefix};
-use noetl_storage::catalog;
+use super::order::CatalogOrder;
+use crate::filters::{check_list, check_prefix, time_bound};
+use noetl_storage::catalog::{self, EntryTime, TimeFilter};
 use noetl_use_cases::bounds::check_text;
 use noetl_use_cases::catalog::Registration;
 use noetl_use_cases::error::Rejection;
@@ -17,6 +19,8 @@ const MAX_TEXT: usize = 256;
 pub struct CatalogFilter {
     /// Only entries of these kinds (at most 1000).
     kinds: Option<Vec<CatalogKind>>,
+    /// Only entries with this path.
+    path: Option<String>,
     /// Only entries whose path begins with this text.
     path_prefix: Option<String>,
     /// Only entries whose path or name contains this text (1 to 256 characters). Letters match in upper and lower case;
@@ -28,20 +32,83 @@ pub struct CatalogFilter {
     latest_only: Option<bool>,
     /// Whether to return retired entries too (default false).
     include_archived: Option<bool>,
+    /// Only entries that were registered at this time or later. It needs the order `NEWEST`.
+    registered_after: Option<DateTime<Utc>>,
+    /// Only entries that were registered before this time. It needs the order `NEWEST`.
+    registered_before: Option<DateTime<Utc>>,
+    /// Only entries that were retired at this time or later. It needs the order `LAST_RETIRED`.
+    archived_after: Option<DateTime<Utc>>,
+    /// Only entries that were retired before this time. It needs the order `LAST_RETIRED`.
+    archived_before: Option<DateTime<Utc>>,
 }
 
 impl CatalogFilter {
-    /// Converts the input to the storage layer's filter.
+    /// Converts the input to the storage layer's filter of the list by path.
     pub fn parse(self) -> Result<catalog::CatalogFilter, Rejection> {
+        self.check(CatalogOrder::Path)?;
         self.kinds.as_ref().map_or(Ok(()), |kinds| check_list("filter.kinds", kinds))?;
         Ok(catalog::CatalogFilter {
             kinds: self.kinds.map(|kinds| kinds.into_iter().map(Into::into).collect()),
+            path: exact_path(self.path)?,
             path_prefix: check_prefix("filter.pathPrefix", self.path_prefix)?,
             text: self.text.map(searched).transpose()?,
             latest_only: self.latest_only.unwrap_or(true),
             include_archived: self.include_archived.unwrap_or(false),
         })
     }
+
+    /// Converts the input to the storage layer's filter of a list by time.
+    pub fn parse_by_time(self, order: CatalogOrder, time: EntryTime) -> Result<TimeFilter, Rejection> {
+        self.check(order)?;
+        let (after, before) = match time {
+            EntryTime::Registration => (self.registered_after, self.registered_before),
+            EntryTime::Retirement => (self.archived_after, self.archived_before),
+        };
+        let path = exact_path(self.path)?;
+        Ok(TimeFilter { time, path, after: after.map(time_bound), before: before.map(time_bound) })
+    }
+
+    /// Refuses a condition with which no index has the order.
+    fn check(&self, order: CatalogOrder) -> Result<(), Rejection> {
+        let Self {
+            kinds,
+            path: _,
+            path_prefix,
+            text,
+            latest_only,
+            include_archived,
+            registered_after,
+            registered_before,
+            archived_after,
+            archived_before,
+        } = self;
+        let conditions = [
+            ("kinds", kinds.is_some(), CatalogOrder::Path),
+            ("pathPrefix", path_prefix.is_some(), CatalogOrder::Path),
+            ("text", text.is_some(), CatalogOrder::Path),
+            ("latestOnly", latest_only.is_some(), CatalogOrder::Path),
+            ("includeArchived", include_archived.is_some(), CatalogOrder::Path),
+            ("registeredAfter", registered_after.is_some(), CatalogOrder::Newest),
+            ("registeredBefore", registered_before.is_some(), CatalogOrder::Newest),
+            ("archivedAfter", archived_after.is_some(), CatalogOrder::LastRetired),
+            ("archivedBefore", archived_before.is_some(), CatalogOrder::LastRetired),
+        ];
+        let Some((condition, _, offered)) = conditions.into_iter().find(|(_, is_set, with)| *is_set && *with != order)
+        else {
+            return Ok(());
+        };
+        let message = format!(
+            "{} is not offered with the condition {condition}; leave it out, or use {}",
+            order.as_str(),
+            offered.as_str()
+        );
+        Err(Rejection::invalid("order", message))
+    }
+}
+
+/// Refuses a malformed path.
+fn exact_path(path: Option<String>) -> Result<Option<String>, Rejection> {
+    path.map(|path| check_text("filter.path", &path).map(|()| path)).transpose()
 }
 
 /// Checks a text that is searched for.

@@ -5,6 +5,7 @@ pub mod inputs;
 pub mod kind;
 pub mod loaders;
 pub mod mutation;
+pub mod order;
 mod parts;
 mod payloads;
 pub mod query;

@@ -4,7 +4,8 @@ use async_graphql::{Context, Object, Result};
 
 use super::draft::{CatalogEntryDraft, CatalogEntryValidation};
 use super::inputs::{CatalogEntryKey, CatalogFilter, CatalogPathVersion, ValidateCatalogEntryInput};
-use super::types::{CatalogEntry, CatalogEntryConnection, CatalogList, entries, selects_content};
+use super::order::CatalogOrder;
+use super::types::{CatalogEntry, CatalogEntryConnection, CatalogList, entries, entries_by_time, selects_content};
 use crate::access::READ;
 use crate::connection::PageArguments;
 use crate::context::Services;
@@ -47,15 +48,19 @@ impl CatalogQuery {
         Ok(found.map_err(field_error)?.map(CatalogEntry::from))
     }
 
-    /// Catalog entries, ordered by path and version.
+    /// Catalog entries, ordered by path and version unless another order is chosen.
     #[graphql(guard = "READ")]
     async fn catalog_entries(
         &self,
         ctx: &Context<'_>,
         #[graphql(
-            desc = "Only items that match this filter (default: the newest version of each path that is not retired)."
+            desc = "Only items that match this filter (default: in the order `PATH`, the newest version of each path that \
+                    is not retired; in the others, all)."
         )]
         filter: Option<CatalogFilter>,
+        #[graphql(desc = "Order of the list (default `PATH`). A cursor is valid only in its order.")] order: Option<
+            CatalogOrder,
+        >,
         #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
         first: Option<i32>,
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
@@ -63,9 +68,16 @@ impl CatalogQuery {
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<Option<CatalogEntryConnection>> {
         let page = PageArguments { first, after, last, before };
-        let request = page.request(CursorKind::Catalog, decode_position).map_err(field_error)?;
-        let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+        let (filter, order) = (filter.unwrap_or_default(), order.unwrap_or(CatalogOrder::Path));
         let catalog = &ctx.data::<Services>()?.catalog;
+        if let Some((time, kind)) = order.time() {
+            let request = page.by_time(kind).map_err(field_error)?;
+            let filter = filter.parse_by_time(order, time).map_err(field_error)?;
+            let page = catalog.list_by_time(&filter, selects_content(ctx), &request).await.map_err(field_error)?;
+            return Ok(Some(entries_by_time(filter, page, kind)));
+        }
+        let request = page.request(CursorKind::Catalog, decode_position).map_err(field_error)?;
+        let filter = filter.parse().map_err(field_error)?;
         let page = catalog.list(&filter, selects_content(ctx), &request).await.map_err(field_error)?;
         Ok(Some(entries(CatalogList::Filtered(filter), page, cursor)))
     }

@@ -3,6 +3,7 @@
 //! An execution names the catalog entry that it runs, and an entry lists its executions. So that the two folders do not
 //! depend on each other, the list is defined in `execution::of_entry`, as the complex part of [`CatalogEntry`].
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
@@ -11,7 +12,7 @@ use super::kind::CatalogKind;
 use super::loaders::{CatalogKey, RecordKey, VersionTotalKey, VersionsKey};
 use super::parts::{self, DocumentParts};
 use crate::access::READ;
-use crate::connection::{Countable, PageArguments, connection, selects_item_field};
+use crate::connection::{Countable, PageArguments, connection, selects_item_field, time_cursor};
 use crate::context::Services;
 use crate::errors::field_error;
 use crate::loaders::BatchLoader;
@@ -21,6 +22,7 @@ use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::document::Document;
 use noetl_domain::document::kind::Kind;
 use noetl_domain::ids::Id;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::node_id::NodeId;
 use noetl_domain::page::{Page, Total};
 use noetl_storage::catalog as storage;
@@ -210,6 +212,22 @@ pub(super) fn entries(
     CatalogEntryConnection::new(list, page, Vec::new(), node, move |entry| cursor(entry.row()))
 }
 
+/// Returns the connection for a page of entries by time, with cursors of this kind.
+pub(super) fn entries_by_time(
+    filter: storage::TimeFilter,
+    page: Page<storage::TimedEntry>,
+    kind: CursorKind,
+) -> CatalogEntryConnection {
+    let position = |timed: &storage::TimedEntry| (timed.entry.catalog_id, timed.position);
+    let positions: HashMap<i64, ListPosition> = page.items.iter().map(position).collect();
+    let node = |timed: storage::TimedEntry| CatalogEntry::from(Arc::new(timed.entry));
+    let cursor = move |entry: &CatalogEntry| {
+        let position = positions.get(&entry.row().catalog_id);
+        position.map(|position| time_cursor(kind, *position)).unwrap_or_default()
+    };
+    CatalogEntryConnection::new(CatalogList::ByTime(filter), page, Vec::new(), node, cursor)
+}
+
 /// Returns the cursor of an entry in the list of its path's versions.
 fn version_cursor(entry: &storage::CatalogEntry) -> String {
     encode(CursorKind::CatalogVersion, &entry.version.to_be_bytes())
@@ -220,6 +238,8 @@ fn version_cursor(entry: &storage::CatalogEntry) -> String {
 pub enum CatalogList {
     /// Entries that match a filter.
     Filtered(storage::CatalogFilter),
+    /// Entries by the time of their registration or retirement.
+    ByTime(storage::TimeFilter),
     /// Versions of a path.
     Versions {
         /// The path.
@@ -233,6 +253,7 @@ impl Countable for CatalogList {
     async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
         match self {
             Self::Filtered(filter) => ctx.data_unchecked::<Services>().catalog.total(filter, limit).await,
+            Self::ByTime(filter) => ctx.data_unchecked::<Services>().catalog.total_by_time(filter, limit).await,
             Self::Versions { path, include_archived } => {
                 let key = VersionTotalKey { path: path.clone(), include_archived: *include_archived, limit };
                 Ok(ctx.data_unchecked::<BatchLoader>().load_one(key).await?.unwrap_or(Total::of(0, limit)))

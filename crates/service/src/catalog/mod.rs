@@ -15,8 +15,9 @@ use super::ids::Ids;
 use moka::future::Cache;
 use noetl_domain::catalog_list::CatalogKey;
 use noetl_domain::ids::Id;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
-use noetl_storage::catalog::{self, CatalogEntry, CatalogFilter, EntryRecord};
+use noetl_storage::catalog::{self, CatalogEntry, CatalogFilter, EntryRecord, TimeFilter, TimedEntry};
 use noetl_storage::pools::Database;
 use noetl_use_cases::catalog::ReadCatalog;
 use noetl_use_cases::error::ServiceError;
@@ -123,6 +124,21 @@ impl ReadCatalog for Catalog {
     #[tracing::instrument(level = "debug", name = "catalog.total", skip_all)]
     async fn total(&self, filter: &CatalogFilter, limit: i64) -> Result<Total, ServiceError> {
         Ok(Total::of(catalog::count(&self.cluster, filter, limit + 1).await?, limit))
+    }
+
+    #[tracing::instrument(level = "debug", name = "catalog.list_by_time", skip_all)]
+    async fn list_by_time(
+        &self,
+        filter: &TimeFilter,
+        with_content: bool,
+        page: &PageRequest<ListPosition>,
+    ) -> Result<Page<TimedEntry>, ServiceError> {
+        Ok(page.cut(catalog::list_by_time(&self.cluster, filter, with_content, page.newest_first()).await?))
+    }
+
+    #[tracing::instrument(level = "debug", name = "catalog.total_by_time", skip_all)]
+    async fn total_by_time(&self, filter: &TimeFilter, limit: i64) -> Result<Total, ServiceError> {
+        Ok(Total::of(catalog::count_by_time(&self.cluster, filter, limit + 1).await?, limit))
     }
 
     #[tracing::instrument(level = "debug", name = "catalog.versions", skip_all, fields(count = paths.len()))]

@@ -1,4 +1,4 @@
-//! Lists of catalog entries, and their counts.
+//! Lists of catalog entries by path and version, and their counts.
 
 use super::CatalogEntry;
 use crate::content::Content;
@@ -13,6 +13,8 @@ use noetl_domain::page::PageRequest;
 pub struct CatalogFilter {
     /// Kinds to include; default: all.
     pub kinds: Option<Vec<Kind>>,
+    /// Path.
+    pub path: Option<String>,
     /// Prefix of the path.
     pub path_prefix: Option<String>,
     /// Text that the path or the name contains, in upper or lower case as the locale of the database knows it.
@@ -54,7 +56,12 @@ pub async fn list(
     page: &PageRequest<CatalogKey>,
 ) -> Result<Vec<CatalogEntry>, StorageError> {
     let kinds = WantedKinds::of(filter.kinds.as_deref());
-    let Between { above, below } = Between::of(filter.path_prefix.as_deref(), page.after.clone(), page.before.clone());
+    let Between { above, below } = Between::of(
+        filter.path.as_deref(),
+        filter.path_prefix.as_deref(),
+        page.after.clone(),
+        page.before.clone(),
+    );
     let (below_path, below_version) = below.unzip();
     macro_rules! listed {
         ($end:literal, $order:literal) => {
@@ -119,7 +126,7 @@ pub async fn list(
 #[tracing::instrument(level = "debug", name = "sql.catalog.count", skip_all, fields(database = %cluster.name()))]
 pub async fn count(cluster: &Database, filter: &CatalogFilter, limit: i64) -> Result<i64, StorageError> {
     let kinds = WantedKinds::of(filter.kinds.as_deref());
-    let Between { above, below } = Between::of(filter.path_prefix.as_deref(), None, None);
+    let Between { above, below } = Between::of(filter.path.as_deref(), filter.path_prefix.as_deref(), None, None);
     let below = below.map(|(path, _)| path);
     macro_rules! counted {
         ($source:literal) => {

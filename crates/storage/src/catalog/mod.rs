@@ -5,6 +5,7 @@
 //! the document. The columns are written for NoETL's server only.
 
 mod archive;
+mod by_time;
 mod list;
 mod names;
 mod register;
@@ -18,6 +19,7 @@ use noetl_domain::document::{Document, DocumentError};
 use noetl_domain::labels::Labels;
 
 pub use archive::{EntryRecord, records, set_archived};
+pub use by_time::{EntryTime, TimeFilter, TimedEntry, count_by_time, list_by_time};
 pub use list::{CatalogFilter, VersionCount, count, count_versions, list, versions};
 pub use names::{set_names, unnamed};
 pub use register::{NewEntry, Registered, register};

@@ -1,8 +1,8 @@
-/** Exports of the actions. The server has the reruns in a list of their own, so they are a file of their own. */
+/** Exports of the actions. The server has them in several lists, so each of these is a file of its own. */
 
 import { ExportMenu } from "../../ui/export_menu";
-import { contains, entryOf, entryOfRerun, type Entry, type Lists } from "./entry";
-import { AuditLogDocument, AuditRerunsDocument } from "./operations.generated";
+import { contains, entryOf, entryOfRegistration, entryOfRerun, entryOfRetirement, type Entry, type Lists } from "./entry";
+import { AuditEntriesDocument, AuditLogDocument, AuditRerunsDocument } from "./operations.generated";
 
 const EXPORTED: readonly string[] = ["at", "actor", "action", "kind", "objectId", "path", "reason", "origin"];
 
@@ -12,15 +12,16 @@ interface Props {
   find: string | undefined;
 }
 
-export function AuditExports({ lists: { log, reruns }, find }: Props) {
-  const both = log !== null && reruns !== null;
+export function AuditExports({ lists, find }: Props) {
+  const { log, reruns, registrations, retirements } = lists;
+  const named = [log, reruns, registrations, retirements].filter((list) => list !== null).length > 1;
   const shows = (entry: Entry) => contains(entry, find);
   return (
     <>
       {log && (
         <ExportMenu
-          name={both ? "changes" : "actions"}
-          named={both}
+          name={named ? "changes" : "actions"}
+          named={named}
           document={AuditLogDocument}
           variables={log}
           select={({ events }) => events && { ...events, nodes: events.nodes.map(entryOf) }}
@@ -31,10 +32,32 @@ export function AuditExports({ lists: { log, reruns }, find }: Props) {
       {reruns && (
         <ExportMenu
           name="reruns"
-          named={both}
+          named={named}
           document={AuditRerunsDocument}
           variables={reruns}
           select={({ executions }) => executions && { ...executions, nodes: executions.nodes.map(entryOfRerun) }}
+          columns={EXPORTED}
+          shows={shows}
+        />
+      )}
+      {registrations && (
+        <ExportMenu
+          name="registrations"
+          named={named}
+          document={AuditEntriesDocument}
+          variables={registrations}
+          select={({ catalogEntries: list }) => list && { ...list, nodes: list.nodes.map(entryOfRegistration) }}
+          columns={EXPORTED}
+          shows={shows}
+        />
+      )}
+      {retirements && (
+        <ExportMenu
+          name="retirements"
+          named={named}
+          document={AuditEntriesDocument}
+          variables={retirements}
+          select={({ catalogEntries: list }) => list && { ...list, nodes: list.nodes.map(entryOfRetirement) }}
           columns={EXPORTED}
           shows={shows}
         />

@@ -1,13 +1,14 @@
 /** The actions that the view lists: the types of their events, the filters of the server, and an action in words. */
 
-import type { EventFilter, ExecutionFilter } from "../../api/schema.generated";
+import type { CatalogFilter, CatalogOrder, EventFilter, ExecutionFilter } from "../../api/schema.generated";
 import type { ObjectKind } from "../../app/object_links";
 import { textOf } from "../../ui/text_of";
 import { timeOf } from "../executions/filter";
-import type { AuditLogQuery, AuditRerunsQuery } from "./operations.generated";
+import type { AuditEntriesQuery, AuditLogQuery, AuditRerunsQuery } from "./operations.generated";
 import type { AuditSearch } from "./search";
 
 type LogEvent = NonNullable<AuditLogQuery["events"]>["nodes"][number];
+type CatalogEntry = NonNullable<AuditEntriesQuery["catalogEntries"]>["nodes"][number];
 type RerunExecution = NonNullable<AuditRerunsQuery["executions"]>["nodes"][number];
 
 interface Action {
@@ -21,6 +22,9 @@ interface Action {
 const STARTED: Action = { value: "started", label: "Started", types: ["playbook_started"] };
 /** The events of reruns have the type of all starts, so reruns are read from the list of executions. */
 const RERUN: Action = { value: "rerun", label: "Rerun", types: [] };
+/** No events are written for catalog entries, so their changes are read from the lists of the catalog. */
+const REGISTERED_ENTRY: Action = { value: "registered-entry", label: "Registered entry", types: [] };
+const RETIRED_ENTRY: Action = { value: "retired-entry", label: "Retired entry", types: [] };
 const CHANGES: readonly Action[] = [
   { value: "cancelled", label: "Cancelled", types: ["playbook.cancelled", "playbook_cancelled", "execution.cancelled"] },
   { value: "retried", label: "Retried delivery", types: ["outbox.retried"] },
@@ -33,17 +37,19 @@ const CHANGES: readonly Action[] = [
   { value: "deactivated", label: "Deactivated", types: ["subscription.deactivated"] },
 ];
 
-export const ACTIONS: readonly Action[] = [RERUN, ...CHANGES, STARTED];
+export const ACTIONS: readonly Action[] = [RERUN, ...CHANGES, REGISTERED_ENTRY, RETIRED_ENTRY, STARTED];
 
 /** An action of a caller. */
 export interface Entry {
   id: string;
   at: string | null;
   action: string;
-  kind: ObjectKind;
-  /** Id of the execution or source subscription. */
+  kind: ObjectKind | "catalogEntry";
+  /** Id of the execution, source subscription or catalog entry. */
   objectId: string;
   path: string | null;
+  /** Version of the path, if the object is a catalog entry. */
+  version: number | null;
   /** Subject of the caller; null if the server did not identify it. */
   actor: string | null;
   reason: string | null;
@@ -51,10 +57,17 @@ export interface Entry {
   origin: string | null;
 }
 
-/** Variables of the two lists; null: the list is not read. */
+interface EntryList {
+  order: CatalogOrder;
+  filter: CatalogFilter;
+}
+
+/** Variables of the lists; null: the list is not read. */
 export interface Lists {
   log: { filter: EventFilter; reasons: boolean } | null;
   reruns: { filter: ExecutionFilter } | null;
+  registrations: EntryList | null;
+  retirements: EntryList | null;
 }
 
 /**
@@ -77,9 +90,22 @@ export function listsOf(search: AuditSearch, now: number): Lists {
     ...(since !== undefined && { startedAfter: since }),
     ...(until !== undefined && { startedBefore: until }),
   };
+  const registrations = {
+    ...(search.path !== undefined && { path: search.path }),
+    ...(since !== undefined && { registeredAfter: since }),
+    ...(until !== undefined && { registeredBefore: until }),
+  };
+  const retirements = {
+    ...(search.path !== undefined && { path: search.path }),
+    ...(since !== undefined && { archivedAfter: since }),
+    ...(until !== undefined && { archivedBefore: until }),
+  };
+  const reads = (action: Action) => chosen === undefined || chosen === action;
   return {
-    log: chosen === RERUN ? null : { filter: log, reasons: chosen !== STARTED },
-    reruns: chosen === undefined || chosen === RERUN ? { filter: reruns } : null,
+    log: log.types.length > 0 ? { filter: log, reasons: chosen !== STARTED } : null,
+    reruns: reads(RERUN) ? { filter: reruns } : null,
+    registrations: reads(REGISTERED_ENTRY) ? { order: "NEWEST", filter: registrations } : null,
+    retirements: reads(RETIRED_ENTRY) ? { order: "LAST_RETIRED", filter: retirements } : null,
   };
 }
 
@@ -94,6 +120,7 @@ export function entryOf(event: LogEvent): Entry {
     kind: event.type.startsWith("subscription.") ? "subscription" : "execution",
     objectId: event.executionId,
     path: event.nodeName,
+    version: null,
     actor: textOf(event.meta, "actor"),
     reason: textOf(event.context, "reason"),
     origin,
@@ -109,9 +136,37 @@ export function entryOfRerun(execution: RerunExecution): Entry {
     kind: "execution",
     objectId: execution.id,
     path: execution.path,
+    version: null,
     actor: execution.startedBy,
     reason: null,
     origin: execution.rerunOf?.id ?? null,
+  };
+}
+
+/** Returns the registration of a catalog entry. */
+export function entryOfRegistration({ catalogId, path, version, createdAt, registeredBy }: CatalogEntry): Entry {
+  return {
+    id: `registration ${catalogId}`,
+    at: createdAt,
+    action: REGISTERED_ENTRY.label,
+    kind: "catalogEntry",
+    objectId: catalogId,
+    path,
+    version,
+    actor: registeredBy,
+    reason: null,
+    origin: null,
+  };
+}
+
+/** Returns the retirement of a catalog entry. */
+export function entryOfRetirement(entry: CatalogEntry): Entry {
+  return {
+    ...entryOfRegistration(entry),
+    id: `retirement ${entry.catalogId}`,
+    at: entry.archivedAt,
+    action: RETIRED_ENTRY.label,
+    actor: entry.archivedBy,
   };
 }
 

@@ -1,6 +1,6 @@
 /**
  * Who did what, and why: the cancellations, reruns, starts, retried and discarded deliveries, and changes of source
- * subscriptions, newest first.
+ * subscriptions and catalog entries, newest first.
  */
 
 import { getRouteApi } from "@tanstack/react-router";
@@ -12,12 +12,13 @@ import { LongText } from "../../ui/long_text";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
+import { TextLink } from "../../ui/text_link";
 import { Time } from "../../ui/time";
 import { ViewPage } from "../../ui/view_page";
 import { AuditExports } from "./audit_exports";
 import { AuditFilters } from "./audit_filters";
-import { contains, listsOf, type Entry } from "./entry";
-import { AuditLogDocument, AuditRerunsDocument } from "./operations.generated";
+import { contains, listsOf, type Entry, type Lists } from "./entry";
+import { AuditEntriesDocument, AuditLogDocument, AuditRerunsDocument } from "./operations.generated";
 import { useAudit } from "./use_audit";
 import classes from "./view.module.css";
 
@@ -40,15 +41,11 @@ export function AuditView() {
   return (
     <ViewPage
       title="Audit"
-      description="Who did what to executions, their deliveries and subscriptions, and why. The page of a catalog entry names who registered and retired it."
+      description="Who did what to executions, their deliveries, subscriptions and catalog entries, and why. A catalog entry that was restored is not listed as retired."
       actions={
         <>
           <AuditExports lists={lists} find={find} />
-          {lists.log ? (
-            <OpenAsGraphql document={AuditLogDocument} variables={lists.log} />
-          ) : (
-            <OpenAsGraphql document={AuditRerunsDocument} variables={lists.reruns ?? {}} />
-          )}
+          <OpenFirstList lists={lists} />
         </>
       }
     >
@@ -68,13 +65,30 @@ export function AuditView() {
   );
 }
 
-function ObjectOf({ entry: { kind, objectId, path } }: { entry: Entry }) {
+/** Opens the first list that the view reads. */
+function OpenFirstList({ lists: { log, reruns, registrations, retirements } }: { lists: Lists }) {
+  if (log) {
+    return <OpenAsGraphql document={AuditLogDocument} variables={log} />;
+  }
+  if (reruns) {
+    return <OpenAsGraphql document={AuditRerunsDocument} variables={reruns} />;
+  }
+  return <OpenAsGraphql document={AuditEntriesDocument} variables={registrations ?? retirements ?? {}} />;
+}
+
+function ObjectOf({ entry: { kind, objectId, path, version } }: { entry: Entry }) {
   return (
     <span className={classes.object}>
       <span>
         <LongText text={path ?? (kind === "subscription" ? "Subscription" : "Execution")} name="path" />
       </span>
-      <IdLink kind={kind} id={objectId} />
+      {kind === "catalogEntry" ? (
+        <TextLink to="/catalog/$" params={{ _splat: path ?? "" }} search={{ version: String(version) }} inherit>
+          Version {version}
+        </TextLink>
+      ) : (
+        <IdLink kind={kind} id={objectId} />
+      )}
     </span>
   );
 }
