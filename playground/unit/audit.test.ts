@@ -12,14 +12,14 @@ test("without an action, all lists but that of starts are read with the same con
   expect(log?.filter.types).not.toContain("playbook_started");
   expect(reruns?.filter).toEqual({ isRerun: true, path: "a/b", startedAfter: "2026-03-02T08:30:00.000Z" });
   const path = "a/b";
-  expect(registrations).toEqual({ order: "NEWEST", filter: { path, registeredAfter: "2026-03-02T08:30:00.000Z" } });
+  expect(registrations).toEqual({ order: "NEWEST", filter: { path, createdAfter: "2026-03-02T08:30:00.000Z" } });
   expect(retirements).toEqual({ order: "LAST_RETIRED", filter: { path, archivedAfter: "2026-03-02T08:30:00.000Z" } });
   const none = { log: null, reruns: null, registrations: null, retirements: null };
   const starts = { filter: { types: ["playbook_started"] }, reasons: false };
   expect(listsOf({ action: "started" }, NOW)).toEqual({ ...none, log: starts });
   expect(listsOf({ action: "rerun" }, NOW)).toEqual({ ...none, reruns: { filter: { isRerun: true } } });
   const until = "2026-03-02T09:00:00.000Z";
-  const registered = { order: "NEWEST", filter: { registeredBefore: until } };
+  const registered = { order: "NEWEST", filter: { createdBefore: until } };
   expect(listsOf({ action: "registered-entry", until }, NOW)).toEqual({ ...none, registrations: registered });
   const retired = { order: "LAST_RETIRED", filter: { archivedBefore: until } };
   expect(listsOf({ action: "retired-entry", until }, NOW)).toEqual({ ...none, retirements: retired });

@@ -225,12 +225,12 @@ async fn orders(deployment: &Deployment, server: &Server) {
         ),
         (
             "NEWEST",
-            json!({ "registeredAfter": "2026-01-01T09:00:00Z", "registeredBefore": "2026-01-01T11:00:00Z" }),
+            json!({ "createdAfter": "2026-01-01T09:00:00Z", "createdBefore": "2026-01-01T11:00:00Z" }),
             "SELECT path, version FROM noetl.catalog WHERE version IN (2, 3) ORDER BY created_at DESC, catalog_id DESC",
         ),
         (
             "NEWEST",
-            json!({ "path": "a_1", "registeredBefore": "2026-01-01T10:00:00Z" }),
+            json!({ "path": "a_1", "createdBefore": "2026-01-01T10:00:00Z" }),
             "SELECT path, version FROM noetl.catalog WHERE path = 'a_1' AND version > 2
              ORDER BY created_at DESC, catalog_id DESC",
         ),

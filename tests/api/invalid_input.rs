@@ -298,8 +298,8 @@ fn bad_orders_of_entries() -> Vec<(String, &'static str, String)> {
         ("text", "\"a\"", "PATH"),
         ("latestOnly", "false", "PATH"),
         ("includeArchived", "true", "PATH"),
-        ("registeredAfter", time, "NEWEST"),
-        ("registeredBefore", time, "NEWEST"),
+        ("createdAfter", time, "NEWEST"),
+        ("createdBefore", time, "NEWEST"),
         ("archivedAfter", time, "LAST_RETIRED"),
         ("archivedBefore", time, "LAST_RETIRED"),
     ] {

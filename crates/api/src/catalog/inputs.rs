@@ -33,9 +33,9 @@ pub struct CatalogFilter {
     /// Whether to return retired entries too (default false).
     include_archived: Option<bool>,
     /// Only entries that were registered at this time or later. It needs the order `NEWEST`.
-    registered_after: Option<DateTime<Utc>>,
+    created_after: Option<DateTime<Utc>>,
     /// Only entries that were registered before this time. It needs the order `NEWEST`.
-    registered_before: Option<DateTime<Utc>>,
+    created_before: Option<DateTime<Utc>>,
     /// Only entries that were retired at this time or later. It needs the order `LAST_RETIRED`.
     archived_after: Option<DateTime<Utc>>,
     /// Only entries that were retired before this time. It needs the order `LAST_RETIRED`.
@@ -61,7 +61,7 @@ impl CatalogFilter {
     pub fn parse_by_time(self, order: CatalogOrder, time: EntryTime) -> Result<TimeFilter, Rejection> {
         self.check(order)?;
         let (after, before) = match time {
-            EntryTime::Registration => (self.registered_after, self.registered_before),
+            EntryTime::Registration => (self.created_after, self.created_before),
             EntryTime::Retirement => (self.archived_after, self.archived_before),
         };
         let path = exact_path(self.path)?;
@@ -77,8 +77,8 @@ impl CatalogFilter {
             text,
             latest_only,
             include_archived,
-            registered_after,
-            registered_before,
+            created_after,
+            created_before,
             archived_after,
             archived_before,
         } = self;
@@ -88,8 +88,8 @@ impl CatalogFilter {
             ("text", text.is_some(), CatalogOrder::Path),
             ("latestOnly", latest_only.is_some(), CatalogOrder::Path),
             ("includeArchived", include_archived.is_some(), CatalogOrder::Path),
-            ("registeredAfter", registered_after.is_some(), CatalogOrder::Newest),
-            ("registeredBefore", registered_before.is_some(), CatalogOrder::Newest),
+            ("createdAfter", created_after.is_some(), CatalogOrder::Newest),
+            ("createdBefore", created_before.is_some(), CatalogOrder::Newest),
             ("archivedAfter", archived_after.is_some(), CatalogOrder::LastRetired),
             ("archivedBefore", archived_before.is_some(), CatalogOrder::LastRetired),
         ];

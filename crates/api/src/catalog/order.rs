@@ -11,7 +11,7 @@ pub enum CatalogOrder {
     /// By path, then by version. Of the filter's conditions, those on times are not allowed.
     Path,
     /// By `createdAt`, newest first. All versions are in the list, retired or not. Of the filter's conditions, `path`,
-    /// `registeredAfter` and `registeredBefore` are allowed.
+    /// `createdAfter` and `createdBefore` are allowed.
     Newest,
     /// By `archivedAt`, last first. All retired versions are in the list. Of the filter's conditions, `path`,
     /// `archivedAfter` and `archivedBefore` are allowed.

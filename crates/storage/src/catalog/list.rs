@@ -56,12 +56,8 @@ pub async fn list(
     page: &PageRequest<CatalogKey>,
 ) -> Result<Vec<CatalogEntry>, StorageError> {
     let kinds = WantedKinds::of(filter.kinds.as_deref());
-    let Between { above, below } = Between::of(
-        filter.path.as_deref(),
-        filter.path_prefix.as_deref(),
-        page.after.clone(),
-        page.before.clone(),
-    );
+    let Between { above, below } =
+        Between::of(filter.path.as_deref(), filter.path_prefix.as_deref(), page.after.clone(), page.before.clone());
     let (below_path, below_version) = below.unzip();
     macro_rules! listed {
         ($end:literal, $order:literal) => {

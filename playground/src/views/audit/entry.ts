@@ -92,8 +92,8 @@ export function listsOf(search: AuditSearch, now: number): Lists {
   };
   const registrations = {
     ...(search.path !== undefined && { path: search.path }),
-    ...(since !== undefined && { registeredAfter: since }),
-    ...(until !== undefined && { registeredBefore: until }),
+    ...(since !== undefined && { createdAfter: since }),
+    ...(until !== undefined && { createdBefore: until }),
   };
   const retirements = {
     ...(search.path !== undefined && { path: search.path }),
