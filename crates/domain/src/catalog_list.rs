@@ -16,12 +16,7 @@ pub struct Between {
 impl Between {
     /// Returns the part with a path, or without it with the paths that have a prefix, between the cursors of a page.
     #[must_use]
-    pub fn of(
-        path: Option<&str>,
-        prefix: Option<&str>,
-        after: Option<CatalogKey>,
-        before: Option<CatalogKey>,
-    ) -> Self {
+    pub fn of(path: Option<&str>, prefix: Option<&str>, after: Option<CatalogKey>, before: Option<CatalogKey>) -> Self {
         let first = (path.or(prefix).unwrap_or_default().to_owned(), i16::MIN);
         let end = path.map_or_else(|| prefix.and_then(end_of_prefix), |path| Some(end_of_path(path)));
         let end = end.map(|path| (path, i16::MIN));
