@@ -79,8 +79,8 @@ test("cancellations and retried deliveries are listed with caller and reason, an
   }
   const row = rowOf(page, cancelled).filter({ hasText: "Cancelled" });
   await expect(row).toHaveCount(1);
-  const rerun = rowOf(page, rerunExecution.executionId);
-  for (const text of ["runtime", "Rerun", PATH, cancelled]) {
+  const rerun = rowOf(page, rerunExecution.executionId).filter({ hasText: "Rerun" });
+  for (const text of ["runtime", PATH, cancelled]) {
     await expect(rerun).toContainText(text);
   }
   for (const text of ["ann", "Cancelled", PATH, "Wrong price"]) {
