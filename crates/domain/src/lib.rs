@@ -29,7 +29,6 @@ pub mod outbox_message;
 pub mod outbox_reads;
 pub mod outbox_shares;
 pub mod page;
-pub mod page_parts;
 pub mod partition;
 pub mod projection;
 pub mod quarter;

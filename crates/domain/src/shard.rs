@@ -26,8 +26,6 @@ pub fn bucket_of(execution: Id) -> u16 {
 pub struct ShardMap {
     version: u64,
     shard_of_bucket: Vec<ShardIndex>,
-    /// Number of buckets of each shard, up to the last shard that holds one.
-    buckets_of_shard: Vec<usize>,
     history: History,
 }
 
@@ -85,7 +83,8 @@ impl ShardMap {
     /// Returns the map `bucket mod shards`, the default of a deployment.
     #[must_use]
     pub fn even(shards: u16) -> Self {
-        Self::of_buckets((0..BUCKETS).map(|bucket| bucket % shards.max(1)).collect())
+        let shard_of_bucket = (0..BUCKETS).map(|bucket| bucket % shards.max(1)).collect();
+        Self { version: 0, shard_of_bucket, history: History::default() }
     }
 
     /// Returns the map from its stored form: the shard of each bucket, in bucket order.
@@ -95,19 +94,8 @@ impl ShardMap {
         }
         match shard_of_bucket.iter().find(|shard| **shard >= configured) {
             Some(&named) => Err(BadShardMap::Shard { named, configured }),
-            None => Ok(Self::of_buckets(shard_of_bucket)),
+            None => Ok(Self { version: 0, shard_of_bucket, history: History::default() }),
         }
-    }
-
-    fn of_buckets(shard_of_bucket: Vec<ShardIndex>) -> Self {
-        let mut buckets_of_shard: Vec<usize> = Vec::new();
-        for shard in shard_of_bucket.iter().copied().map(usize::from) {
-            if buckets_of_shard.len() <= shard {
-                buckets_of_shard.resize(shard + 1, 0);
-            }
-            buckets_of_shard[shard] += 1;
-        }
-        Self { version: 0, shard_of_bucket, buckets_of_shard, history: History::default() }
     }
 
     /// Returns the map with its version, and with the moves of its buckets.
@@ -187,7 +175,7 @@ impl ShardMap {
     /// Returns the number of buckets that a shard holds.
     #[must_use]
     pub fn buckets_of(&self, shard: ShardIndex) -> usize {
-        self.buckets_of_shard.get(usize::from(shard)).copied().unwrap_or_default()
+        self.shard_of_bucket.iter().filter(|held_by| **held_by == shard).count()
     }
 
     /// Returns the shard of each bucket, in bucket order.

@@ -1,16 +1,13 @@
-//! Lists over all shards. Each shard returns its part of a page after the cursor, and the rows are merged by position:
-//! by time, then by id. Only a shard that may have more rows of the page is read again
-//! ([`noetl_domain::page_parts`]). All shards are read as one bucket map shows them, so a row that is being moved comes
+//! Lists over all shards. Each shard returns at most one page after the cursor, and the rows are merged by
+//! position: by time, then by id. All shards are read as one bucket map shows them, so a row that is being moved comes
 //! from one shard.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use futures::future::join_all;
 
 use noetl_domain::list_position::{ListPosition, PositionRange};
 use noetl_domain::page::{Page, PageRequest, Total};
-use noetl_domain::page_parts::ReadPart;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::pools::Databases;
@@ -18,8 +15,8 @@ use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::listing::Listing;
 
-/// Reads a page over all shards, newest first. A shard that is unreachable is reported, and its rows may be missing;
-/// any other error, such as that of a slow statement, fails the list.
+/// Reads a page over all shards, newest first. A shard that is unreachable is reported; any other error, such as that of
+/// a slow statement, fails the list.
 pub(crate) async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<ListPosition>,
@@ -29,8 +26,7 @@ pub(crate) async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, Sto
     in_range(databases, request, request.newest_first(), position, query).await
 }
 
-/// Reads a page over all shards as [`newest_first`] does, in a range of the request for another order. `query` returns
-/// the first rows of a range, fewer than its limit only if the shard has no more.
+/// Reads a page over all shards as [`newest_first`] does, in a range of the request for another order.
 pub(crate) async fn in_range<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<ListPosition>,
@@ -38,29 +34,7 @@ pub(crate) async fn in_range<'a, T, Rows: Future<Output = Result<Vec<T>, Storage
     position: impl Fn(&T) -> ListPosition,
     query: impl Fn(View<'a>, PositionRange) -> Rows,
 ) -> Result<Listing<T>, ServiceError> {
-    let views = databases.views();
-    let parts: Vec<PositionRange> = views.iter().map(|view| range.part(view.bucket_count())).collect();
-    let first = join_all(views.iter().zip(&parts).map(|(view, part)| query(view.clone(), *part))).await;
-    let (found, mut unavailable) = reachable((0..).zip(first))?;
-    let part = |(shard, rows): &(ShardIndex, Vec<T>)| ReadPart {
-        limit: parts[usize::from(*shard)].limit,
-        positions: rows.iter().map(&position).collect(),
-    };
-    let rests = range.rests(&found.iter().map(part).collect::<Vec<_>>());
-    let again = found.iter().zip(rests).filter_map(|((shard, _), rest)| Some((*shard, rest?)));
-    let again: Vec<(ShardIndex, PositionRange)> = again.collect();
-    let mut rows: Vec<T> = found.into_iter().flat_map(|(_, rows)| rows).collect();
-    if !again.is_empty() {
-        let second = again.iter().map(|(shard, rest)| query(views[usize::from(*shard)].clone(), *rest));
-        let second = join_all(second).await;
-        let (rests, lost) = reachable(again.iter().map(|(shard, _)| *shard).zip(second))?;
-        unavailable.extend(lost);
-        unavailable.sort_unstable();
-        // A row whose position has changed since the first read can be in both.
-        let known: BTreeSet<i64> = rows.iter().map(|row| position(row).id).collect();
-        let rests = rests.into_iter().flat_map(|(_, rest)| rest);
-        rows.extend(rests.filter(|row| !known.contains(&position(row).id)));
-    }
+    let (mut rows, unavailable) = read_all_shards(databases, range, query).await?;
     sort(&mut rows, range, position);
     Ok(Listing { page: request.cut(rows), unavailable })
 }
@@ -102,23 +76,11 @@ pub(crate) async fn answers<'a, T, Answer: Future<Output = Result<T, StorageErro
     databases: &'a Databases,
     query: impl Fn(View<'a>) -> Answer,
 ) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
-    let all = join_all(databases.views().into_iter().map(query)).await;
-    let (found, unavailable) = reachable((0..).zip(all))?;
-    Ok((found.into_iter().map(|(_, answer)| answer).collect(), unavailable))
-}
-
-/// Answers of shards, and the shards that are unreachable.
-type Answers<T> = (Vec<(ShardIndex, T)>, Vec<ShardIndex>);
-
-/// Separates the answers of shards from the shards that are unreachable. Any other error fails the query.
-fn reachable<T>(
-    answers: impl Iterator<Item = (ShardIndex, Result<T, StorageError>)>,
-) -> Result<Answers<T>, ServiceError> {
     let (mut found, mut unavailable) = (Vec::new(), Vec::new());
-    for (shard, answer) in answers {
+    for (index, answer) in (0..).zip(join_all(databases.views().into_iter().map(query)).await) {
         match answer {
-            Ok(answer) => found.push((shard, answer)),
-            Err(error) if error.unavailable().is_some() => unavailable.push(shard),
+            Ok(answer) => found.push(answer),
+            Err(error) if error.unavailable().is_some() => unavailable.push(index),
             Err(error) => return Err(error.into()),
         }
     }
@@ -130,16 +92,14 @@ async fn read_all_shards<'a, T, Rows: Future<Output = Result<Vec<T>, StorageErro
     range: PositionRange,
     query: impl Fn(View<'a>, PositionRange) -> Rows,
 ) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
-    let (rows, unavailable) = answers(databases, |view| query(view, range)).await?;
+    let (rows, unavailable) = answers(databases, |shard| query(shard, range)).await?;
     Ok((rows.into_iter().flatten().collect(), unavailable))
 }
 
 /// Sorts rows by position, in the direction of the range.
 fn sort<T>(rows: &mut [T], range: PositionRange, position: impl Fn(&T) -> ListPosition) {
-    // Those of each shard are sorted already, so a stable sort only merges them.
+    rows.sort_unstable_by_key(position);
     if range.descending {
-        rows.sort_by_key(|row| Reverse(position(row)));
-    } else {
-        rows.sort_by_key(position);
+        rows.reverse();
     }
 }

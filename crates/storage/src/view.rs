@@ -12,7 +12,7 @@ use super::error::StorageError;
 use super::pools::{Database, Databases};
 use noetl_domain::bucket_bits::{bits, identity, is_set};
 use noetl_domain::ids::Id;
-use noetl_domain::shard::{BUCKETS, ShardIndex, ShardMap, bucket_of};
+use noetl_domain::shard::{ShardIndex, ShardMap, bucket_of};
 
 /// A shard, and the buckets whose rows are its own.
 #[derive(Debug, Clone)]
@@ -50,12 +50,6 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn map_version(&self) -> u64 {
         self.version
-    }
-
-    /// Returns the number of buckets that the map gives to the shard; all of them if the view is of no map.
-    #[must_use]
-    pub fn bucket_count(&self) -> usize {
-        self.place.as_ref().map_or(usize::from(BUCKETS), |(map, shard)| map.buckets_of(*shard))
     }
 
     /// Returns the bits of the shard's buckets, as a parameter of statements. `None`: all rows are visible.
