@@ -1,4 +1,4 @@
-//! Failures of single shards. A failed shard does not hide the results of the other shards.
+//! The rule that decides whether failed shards are missing from a response, or the response is an error.
 
 use super::shard::ShardIndex;
 

@@ -3,7 +3,7 @@
 //! The content of an event is what its sender gave. A value that the server fills if the sender gives none (time, catalog
 //! entry, parent execution, tenant, organization, columns that this product does not know) is compared only if the event
 //! has it, and so is the key. The caller in the meta is not compared. All other fields are compared, also if they are
-//! absent. An event with a key is compared with the stored event that has the key, whatever their ids are.
+//! absent. An event with a key is compared with the stored event that has the key; their ids may differ.
 
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Row};

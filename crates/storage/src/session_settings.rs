@@ -18,7 +18,7 @@ use super::servers;
 
 /// Settings of every session. A session that is not pooled has no time limits of the database.
 pub(super) const UNLIMITED: [(&str, &str); 15] = [
-    // Statements name the schema of their tables. Functions and operators of other schemas are never found: whoever may
+    // Statements name the schema of their tables. Functions and operators of other schemas are never found: a role that may
     // create them in `public` could run code as this role.
     ("search_path", "pg_catalog,pg_temp"),
     ("statement_timeout", "0"),

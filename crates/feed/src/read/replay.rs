@@ -119,7 +119,7 @@ fn in_epoch(message: &Arc<Delivered>, epoch: u32) -> Arc<Delivered> {
 /// Returns the sequence after which a reader at `at` continues: its own, or, if a later epoch begins below it, the
 /// sequence before that epoch's first message.
 async fn resume(stored: &StoredFeed, at: Position, until: Position, extent: Extent) -> Result<u64, ReadError> {
-    // If the stream starts after `at`, every stored message is after it, whatever its epoch.
+    // If the stream starts after `at`, every stored message of any epoch is after it.
     if at.epoch >= until.epoch || at.sequence < extent.first {
         return Ok(at.sequence);
     }

@@ -129,7 +129,7 @@ pub(super) fn read_shard(
                 yield ShardItem::CaughtUp(at, live.place());
             }
             // Whether the reader has received every event before its place in the ring that it follows. Otherwise it
-            // needs the next event, whatever that is, to notice the gap.
+            // needs the next event of any kind to notice the gap.
             let mut complete = at >= until;
             until = loop {
                 live.set_live(complete);

@@ -130,7 +130,7 @@ impl ShardStream {
     /// Returns the sequence after which a reader at `at` continues: its own, or, if a later epoch begins below it, the
     /// sequence before that epoch's first message.
     pub(super) async fn resume(&self, at: Position, extent: Extent) -> Result<u64, ReadError> {
-        // Every stored message is after `at`, whatever its epoch.
+        // Every stored message of any epoch is after `at`.
         if at.sequence < extent.first {
             return Ok(at.sequence);
         }

@@ -46,7 +46,7 @@ pub(super) async fn work(traffic: &Traffic, mut client: Client<'_>) {
             let payload: Value = serde_json::from_slice(&message.payload).unwrap();
             let number = |field: &str| payload[field].as_str().unwrap().parse().unwrap();
             let vanishes = client.once_in(50);
-            // The broker delivers a message again that nobody acknowledged.
+            // The broker delivers a message again that was not acknowledged.
             if run(traffic, number("execution_id"), number("event_id"), None, client).await
                 && !vanishes
                 && let Err(error) = message.ack().await

@@ -15,51 +15,43 @@ interface Props {
 export function AuditExports({ lists, find }: Props) {
   const { log, reruns, registrations, retirements } = lists;
   const named = [log, reruns, registrations, retirements].filter((list) => list !== null).length > 1;
-  const shows = (entry: Entry) => contains(entry, find);
+  const shared = { named, columns: EXPORTED, shows: (entry: Entry) => contains(entry, find) };
   return (
     <>
       {log && (
         <ExportMenu
           name={named ? "changes" : "actions"}
-          named={named}
           document={AuditLogDocument}
           variables={log}
           select={({ events }) => events && { ...events, nodes: events.nodes.map(entryOf) }}
-          columns={EXPORTED}
-          shows={shows}
+          {...shared}
         />
       )}
       {reruns && (
         <ExportMenu
           name="reruns"
-          named={named}
           document={AuditRerunsDocument}
           variables={reruns}
           select={({ executions }) => executions && { ...executions, nodes: executions.nodes.map(entryOfRerun) }}
-          columns={EXPORTED}
-          shows={shows}
+          {...shared}
         />
       )}
       {registrations && (
         <ExportMenu
           name="registrations"
-          named={named}
           document={AuditEntriesDocument}
           variables={registrations}
           select={({ catalogEntries: list }) => list && { ...list, nodes: list.nodes.map(entryOfRegistration) }}
-          columns={EXPORTED}
-          shows={shows}
+          {...shared}
         />
       )}
       {retirements && (
         <ExportMenu
           name="retirements"
-          named={named}
           document={AuditEntriesDocument}
           variables={retirements}
           select={({ catalogEntries: list }) => list && { ...list, nodes: list.nodes.map(entryOfRetirement) }}
-          columns={EXPORTED}
-          shows={shows}
+          {...shared}
         />
       )}
     </>
