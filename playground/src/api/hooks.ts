@@ -4,6 +4,7 @@ import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClie
 
 import { send, type Reply, type TypedDocument } from "./client";
 import type { ApiError } from "./errors";
+import { sendAgain } from "./send_again";
 
 export interface QueryOptions {
   /** Interval in milliseconds after which the query is sent again, unless the server refused its input. */
@@ -77,6 +78,6 @@ export function useApiMutation<Data, Variables>(document: TypedDocument<Data, Va
   const queries = useQueryClient();
   return useMutation<Reply<Data>, ApiError, Variables>({
     mutationFn: (variables) => send(document, variables),
-    onSettled: () => queries.invalidateQueries(),
+    onSettled: () => sendAgain(queries),
   });
 }

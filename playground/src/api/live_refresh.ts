@@ -9,6 +9,7 @@ import { useEffect } from "react";
 
 import type { TypedDocument } from "./client";
 import { follow } from "./live";
+import { sendAgain } from "./send_again";
 
 /** Shortest time between two reads, so that many changes at once cause one. */
 const WAIT_MS = 250;
@@ -23,17 +24,31 @@ export function useLiveRefresh<Data, Variables>(
   const wanted = JSON.stringify([variables, queries.map(String)]);
   useEffect(() => {
     const [current, texts] = JSON.parse(wanted) as [Variables, string[]];
-    let waiting: number | undefined;
-    const refresh = () => {
-      waiting = undefined;
-      texts.forEach((text) => void client.invalidateQueries({ queryKey: [text] }));
-    };
+    let changed = false;
+    let isReading = false;
+    let isStopped = false;
+    // A slow read is not cut by the next change, or it would never end while changes go on.
+    async function readChanges() {
+      if (isReading) {
+        return;
+      }
+      isReading = true;
+      while (changed && !isStopped) {
+        await new Promise((resolve) => window.setTimeout(resolve, WAIT_MS));
+        changed = false;
+        await Promise.all(texts.map((text) => sendAgain(client, { queryKey: [text] })));
+      }
+      isReading = false;
+    }
     const stop = follow(document, () => current, {
-      next: () => (waiting ??= window.setTimeout(refresh, WAIT_MS)),
+      next: () => {
+        changed = true;
+        void readChanges();
+      },
       state: () => {},
     });
     return () => {
-      window.clearTimeout(waiting);
+      isStopped = true;
       stop();
     };
   }, [client, document, wanted]);

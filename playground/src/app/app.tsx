@@ -6,6 +6,7 @@ import { RouterProvider } from "@tanstack/react-router";
 import { lazy, Suspense, useState, useSyncExternalStore } from "react";
 
 import { isRetryable } from "../api/errors";
+import { sendAgain } from "../api/send_again";
 import { signInState, subscribeSignIn } from "../api/token";
 import { part } from "./parts";
 import { ReloadNotice } from "./reload_offer";
@@ -38,7 +39,7 @@ subscribeSignIn(() => {
     void queries.resetQueries();
     queries.getMutationCache().clear();
   } else if (state.token !== usedToken) {
-    void queries.invalidateQueries();
+    void sendAgain(queries);
   }
   usedToken = state.token;
   session = state.session;

@@ -9,6 +9,7 @@ import { useRef, useState, type ReactNode } from "react";
 
 import { newDedupKey } from "../../api/dedup_key";
 import type { Capability, ExecutionFilter } from "../../api/schema.generated";
+import { sendAgain } from "../../api/send_again";
 import { inBatches, NOTHING, type Listed } from "../../ui/batches";
 import { BulkActionDialog, type BulkOutcome, type BulkRequest } from "../../ui/bulk_action_dialog";
 import { formatNumber } from "../../ui/format";
@@ -89,7 +90,7 @@ export function BulkAction({ target, narrow, capability, icon, verb, batchSize, 
       listed.current,
       { noun: "execution", size: batchSize, carryOut: withKey },
       request,
-    ).finally(() => !dryRun && void queries.invalidateQueries());
+    ).finally(() => !dryRun && void sendAgain(queries));
     const isComplete = total.open === 0 && total.unavailableShards.length === 0 && outcomes.every(({ complete }) => complete);
     if (!dryRun && isComplete) {
       key.forget();

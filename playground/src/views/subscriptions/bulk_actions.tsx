@@ -11,6 +11,7 @@ import { useRef, useState } from "react";
 import { send } from "../../api/client";
 import { ApiError } from "../../api/errors";
 import type { SubscriptionAction, SubscriptionFilter } from "../../api/schema.generated";
+import { sendAgain } from "../../api/send_again";
 import { usePermission } from "../../api/viewer";
 import { inBatches, listAll, NOTHING } from "../../ui/batches";
 import { BulkActionDialog, type BulkOutcome, type BulkRequest } from "../../ui/bulk_action_dialog";
@@ -46,7 +47,7 @@ export function BulkActions({ filter, selected }: Props) {
     }
     const carryOut = (ids: string[]) => transition(ids, chosen, request);
     const batches = inBatches(listed.current, { noun: "subscription", size: BATCH_SIZE, carryOut }, request);
-    const { total } = await batches.finally(() => !dryRun && void queries.invalidateQueries());
+    const { total } = await batches.finally(() => !dryRun && void sendAgain(queries));
     return total;
   }
   return (

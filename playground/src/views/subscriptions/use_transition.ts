@@ -5,6 +5,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { send } from "../../api/client";
 import type { ApiError } from "../../api/errors";
 import type { SubscriptionAction, SubscriptionTransitionInput } from "../../api/schema.generated";
+import { sendAgain } from "../../api/send_again";
 import { ACTIONS } from "./actions";
 
 export interface Transition {
@@ -27,7 +28,7 @@ export function useTransition() {
       const refusals = data.transition?.userErrors ?? errors;
       return { status: data.transition?.subscription?.statusText ?? null, refusals };
     },
-    onSettled: () => queries.invalidateQueries(),
+    onSettled: () => sendAgain(queries),
   });
 }
 
