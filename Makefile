@@ -40,7 +40,7 @@ check-deploy: ## check the files in deploy/: image, compose file, Helm chart, al
 	@scripts/check-deploy
 
 bench: playground ## run the benchmarks, with an optimised build on a private Postgres
-	@scripts/test-servers run cargo bench --bench promises -- $(ARGS)
+	@scripts/test-servers run cargo bench --features jemalloc --bench promises -- $(ARGS)
 
 soak: program ## after a change of the feed, the outbox or deduplication: everything fails at random under load, and the long forms of tests: make soak MINUTES=20 SEED=7
 	@NOETL_LONG_TESTS=1 NOETL_SOAK_SEED=$(SEED) NOETL_SOAK_SECONDS=$$(($(MINUTES) * 60)) cargo test --quiet --test soak -- --nocapture
@@ -98,7 +98,7 @@ program: playground
 	@cargo build --quiet --bin noetl-graphql
 
 server: playground ## build the server
-	@cargo build --quiet --profile quick --package noetl-graphql --no-default-features --bin noetl-graphql
+	@cargo build --quiet --profile quick --package noetl-graphql --bin noetl-graphql
 
 playground/dist/index.html: playground/node_modules/.package-lock.json $(PLAYGROUND_INPUTS)
 	@cd playground && npm run --silent build -- --logLevel warn

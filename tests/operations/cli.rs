@@ -46,16 +46,6 @@ async fn all_wrong_settings_are_reported_together() {
 }
 
 #[tokio::test]
-async fn the_allocator_has_an_arena_for_each_processor_and_gives_free_memory_back_after_a_second() {
-    let mut command = Command::new(binary());
-    let output = command.arg("--version").env("_RJEM_MALLOC_CONF", "stats_print:true").output().await.unwrap();
-    let said = said(&output);
-    for setting in ["narenas_ratio:1", "opt.dirty_decay_ms: 1000 ", "opt.background_thread: true "] {
-        assert!(said.contains(setting), "{setting} is not in: {said}");
-    }
-}
-
-#[tokio::test]
 async fn environment_variables_take_precedence_over_the_settings_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("noetl.toml");
