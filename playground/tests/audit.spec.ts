@@ -55,7 +55,9 @@ test("who deactivated a subscription and why is one click from the overview, and
   expect(task.count).toBe(2);
 });
 
-test("cancellations and retried deliveries are listed with caller and reason, and the execution shows both, and who ran it again", async ({ page }) => {
+test("cancellations, retried and discarded deliveries are listed with caller and reason, and the execution shows both, and who ran it again", async ({ page }) => {
+  // They are made first, so that they belong to none of the other executions of this test.
+  const [letter, discarded] = await deadLetters(controlPlane.url, 2, "The broker refused the message", worker);
   const cancelled = await idle();
   const other = await idle();
   const cancel = `mutation ($id: ID!, $reason: String!) { cancelExecution(input: { executionId: $id, reason: $reason }) { cancelled } }`;
@@ -67,16 +69,22 @@ test("cancellations and retried deliveries are listed with caller and reason, an
     { id: cancelled },
     worker,
   );
-  const [letter] = await deadLetters(controlPlane.url, 1, "The broker refused the message", worker);
   const retry = `mutation ($id: ID!) { retryOutbox(input: { select: { ids: [$id] }, reason: "The broker is back" }) { retried } }`;
   await graphql(controlPlane.url, retry, { id: letter!.id }, ann);
+  const discard = `mutation ($id: ID!) { discardOutbox(input: { select: { ids: [$id] }, reason: "Sent by hand" }) { discarded } }`;
+  await graphql(controlPlane.url, discard, { id: discarded!.id }, ann);
   const title = await openOverview(page);
   await openAudit(page);
-  // The claimed entry can be that of an execution of this test, which has other rows too.
   const retried = rowOf(page, letter!.executionId).filter({ hasText: "Retried delivery" });
   for (const text of ["ann", PATH, "The broker is back"]) {
     await expect(retried).toContainText(text);
   }
+  const discardedRow = rowOf(page, discarded!.executionId).filter({ hasText: "Discarded delivery" });
+  await expect(discardedRow).toContainText("Sent by hand");
+  await discardedRow.getByRole("link", { name: discarded!.executionId }).click();
+  await expect(title).toHaveText(PATH);
+  await expect(page.getByRole("alert").filter({ hasText: "The delivery was discarded by ann" })).toContainText("Sent by hand");
+  await page.goBack();
   const row = rowOf(page, cancelled).filter({ hasText: "Cancelled" });
   await expect(row).toHaveCount(1);
   const rerun = rowOf(page, rerunExecution.executionId).filter({ hasText: "Rerun" });

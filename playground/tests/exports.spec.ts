@@ -104,6 +104,9 @@ test("the executions of a subscription, the actions of callers and the listed ev
   const [, ...reruns] = linesOf(await exported(page, "CSV", "Export reruns"));
   expect(reruns).toHaveLength(1);
   expect(reruns[0]).toMatch(new RegExp(`,Rerun,execution,${rerun.executionId},${PATH},,${child.executionId}$`));
+  // The server identifies no caller. The page names the user as it names the callers.
+  await expect(page.getByRole("row").filter({ hasText: rerun.executionId })).toContainText("Not identified");
+  await expect(page.getByRole("button", { name: "User and settings" })).toHaveText("Not identified");
   await console.open("/audit?action=activated", "Audit");
   expect((await exported(page, "CSV")).text).toContain(`,Activated,subscription,${source},${INBOX},`);
 

@@ -1,7 +1,7 @@
 import type { Locator, Page } from "@playwright/test";
 
 import { expectPartAccessible, MODAL } from "./accessibility";
-import { execute } from "./api";
+import { execute, graphql } from "./api";
 import { expect, test } from "./console";
 import { deadLetters, statusOfEntry, type DeadLetter } from "./dead_letters";
 
@@ -49,18 +49,25 @@ test("dead letters are discarded by filter, after a dry run", async ({ console, 
   expect(await statusOfEntry(console.url, other.id)).toBe("DEAD");
 });
 
-test("one dead letter is retried or discarded in its row", async ({ console, page }) => {
+test("one dead letter is retried or discarded in its row, with a reason", async ({ console, page }) => {
   const [first, second] = (await deadLetters(console.url, 2)) as [DeadLetter, DeadLetter];
   await console.open(`/outbox?execution=${first.executionId}`, "Outbox");
   await rowOf(page, first).getByRole("button", { name: "Retry" }).click();
+  const retry = page.getByRole("dialog", { name: "Retry the entry" });
+  await retry.getByLabel("Reason").fill("The broker is back");
+  expect(await statusOfEntry(console.url, first.id)).toBe("DEAD");
+  await retry.getByRole("button", { name: "Retry" }).click();
   await expect(rowOf(page, first)).toContainText("Published");
+  expect(await reasonOf(console.url, first, "outbox.retried")).toBe("The broker is back");
   await expect(rowOf(page, first).getByRole("button", { name: "Retry" })).toHaveCount(0);
 
   await console.open(`/outbox?execution=${second.executionId}`, "Outbox");
   await rowOf(page, second).getByRole("button", { name: "Discard" }).click();
   await expectPartAccessible(page, "discard", MODAL);
+  await page.getByRole("dialog").getByLabel("Reason").fill("The order is withdrawn");
   await page.getByRole("dialog").getByRole("button", { name: "Discard" }).click();
   await expect(page.getByText("No entry matches the filter")).toBeVisible();
+  expect(await reasonOf(console.url, second, "outbox.discarded")).toBe("The order is withdrawn");
 });
 
 test("the overview leads to the dead letters, an entry shows its message, and its id leads to it", async ({ console, page }) => {
@@ -101,4 +108,14 @@ function rowOf(page: Page, { id }: DeadLetter): Locator {
     .getByRole("table", { name: "Outbox entries" })
     .getByRole("row")
     .filter({ has: page.getByRole("link", { name: `Entry ${id.slice("outbox-".length)}`, exact: true }) });
+}
+
+/** Returns the reason in the event that an action on a dead letter wrote to the log of its execution. */
+async function reasonOf(url: string, { executionId }: DeadLetter, type: string): Promise<string | undefined> {
+  const { events } = await graphql<{ events: { nodes: { context: { reason?: string } }[] } }>(
+    url,
+    `query ($id: ID!, $type: String!) { events(executionId: $id, filter: { types: [$type] }, last: 1) { nodes { context } } }`,
+    { id: executionId, type },
+  );
+  return events.nodes[0]?.context.reason;
 }

@@ -31,20 +31,27 @@ test("after the server is killed and restarted, the page reconnects and its list
   await expect(console.events.list.getByText(/^Gap on shard/)).toHaveCount(0);
 });
 
-test("while the server is away, a list says of when it is, and durations stand still", async ({ page }) => {
+test("while the server is away, a list says of when it is, and ages and durations of running executions stand still", async ({ page }) => {
   const console = new Console(page, deployment.url);
-  await executeSome();
+  const ended = await execute(deployment.url);
+  await report(deployment.url, ended, [{ type: "playbook.completed", status: "COMPLETED" }]);
+  const running = await execute(deployment.url);
   await console.open("/executions", "Executions");
   const live = page.getByRole("status", { name: "List" });
   await expect(live).toHaveText("Live");
-  const [age, duration] = ["Started", "Duration"].map((title) => page.locator(`td[data-title="${title}"]`).first());
+  const rowOf = (id: string) => page.getByRole("row").filter({ hasText: id });
+  const startOf = (id: string) => rowOf(id).locator('td[data-title="Started"]');
+  await expect(rowOf(ended)).toContainText("Completed");
+  const duration = rowOf(running).locator('td[data-title="Duration"]');
   await deployment.killServer();
   await expect(console.connection).toHaveText("Reconnecting…");
   const asOf = page.getByText(/^As of \d\d:\d\d:\d\d$/);
   await expect(asOf).toBeVisible();
-  const [earlier, still] = [await age!.innerText(), await duration!.innerText()];
-  await expect(age!).not.toHaveText(earlier);
-  await expect(duration!).toHaveText(still);
+  const [earlier, age, length] = [await startOf(ended).innerText(), await startOf(running).innerText(), await duration.innerText()];
+  // The age of an ended execution goes on, so it shows that time has passed.
+  await expect(startOf(ended)).not.toHaveText(earlier);
+  await expect(startOf(running)).toHaveText(age);
+  await expect(duration).toHaveText(length);
   await deployment.startServer();
   await expect(live).toHaveText("Live");
   await expect(asOf).toHaveCount(0);

@@ -4,6 +4,9 @@ import { useApiQuery } from "./hooks";
 import type { Capability } from "./schema.generated";
 import { ViewerDocument } from "./viewer.generated";
 
+/** Name of a caller whom the server does not identify: the user of this page, or the caller of an action. */
+export const NOT_IDENTIFIED = "Not identified";
+
 export interface PermissionAnswer {
   allowed: boolean;
   /** Explanation of a refusal for the user; undefined if the action is allowed. */

@@ -5,17 +5,14 @@ import { IconUser } from "@tabler/icons-react";
 import { useSyncExternalStore } from "react";
 
 import { requestSignIn, signInState, signOut, subscribeSignIn } from "../api/token";
-import { useViewer } from "../api/viewer";
+import { NOT_IDENTIFIED, useViewer } from "../api/viewer";
 import { setZone, useZone, type Zone } from "../ui/clock";
 import { Time } from "../ui/time";
-
-/** Name of a caller whom the server does not identify. */
-const LOCAL = "local";
 
 export function UserMenu() {
   const { data } = useViewer();
   const viewer = data?.data.viewer;
-  const name = viewer ? (viewer.subject ?? LOCAL) : "Not signed in";
+  const name = viewer ? (viewer.subject ?? NOT_IDENTIFIED) : "Not signed in";
   return (
     <Popover position="bottom-end" width={280} shadow="md" trapFocus>
       <Popover.Target>
@@ -44,7 +41,7 @@ function Identity({ viewer }: IdentityProps) {
   return (
     <div>
       <Text fw={600} size="sm" truncate>
-        {viewer.subject ?? LOCAL}
+        {viewer.subject ?? NOT_IDENTIFIED}
       </Text>
       <Text size="xs" c="dimmed">
         {viewer.roles.length > 0 ? `Role: ${viewer.roles.join(", ").toLowerCase()}` : "No role"}

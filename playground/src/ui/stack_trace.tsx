@@ -1,4 +1,4 @@
-/** A stack trace as it was reported. A long one shows its first lines until the user asks for all. */
+/** A stack trace as reported. A long one shows its last lines, where Python names the error, until the user asks for all. */
 
 import { Button, Code, Group, Text } from "@mantine/core";
 import { useState } from "react";
@@ -7,7 +7,7 @@ import { CopyButton } from "./copy_button";
 import classes from "./stack_trace.module.css";
 
 /** Number of lines that are shown of a long one. */
-const FIRST = 5;
+const LAST = 5;
 /** Number of lines up to which all are shown. */
 const SHORT = 8;
 
@@ -36,7 +36,7 @@ export function StackTrace({ text, of }: Props) {
         )}
       </Group>
       <Code block className={classes.text!}>
-        {(long && !open ? lines.slice(0, FIRST) : lines).join("\n")}
+        {(long && !open ? lines.slice(-LAST) : lines).join("\n")}
       </Code>
     </section>
   );

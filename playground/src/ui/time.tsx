@@ -4,21 +4,26 @@ import { Tooltip } from "@mantine/core";
 
 import { useNow, useZone } from "./clock";
 import { formatDuration, formatRelative, formatTime } from "./format";
+import { useKnownUntil } from "./known_until";
 import classes from "./time.module.css";
 
 interface Props {
   value: string | null;
   /** Whether the absolute time is written beside the relative time (default false). */
   absolute?: boolean;
+  /** Whether it is the start of a run that has not ended. While the connection is lost, its age stands still, like its duration. */
+  running?: boolean;
 }
 
-export function Time({ value, absolute = false }: Props) {
+export function Time({ value, absolute = false, running = false }: Props) {
   const now = useNow();
+  const knownUntil = useKnownUntil();
   const zone = useZone();
   if (value === null) {
     return <span className={classes.none}>–</span>;
   }
-  const relative = formatRelative(Date.parse(value), now);
+  const at = Date.parse(value);
+  const relative = formatRelative(at, running ? Math.max(at, knownUntil) : now);
   const exact = formatTime(value, zone);
   if (absolute) {
     return (

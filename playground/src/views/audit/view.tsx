@@ -6,6 +6,7 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
 
+import { NOT_IDENTIFIED } from "../../api/viewer";
 import { DataTable, type Column } from "../../ui/data_table";
 import { IdLink } from "../../ui/id_link";
 import { LongText } from "../../ui/long_text";
@@ -26,7 +27,7 @@ const route = getRouteApi("/audit");
 
 const COLUMNS: readonly Column<Entry>[] = [
   { title: "Time", cell: ({ at }) => <Time value={at} /> },
-  { title: "Caller", cell: ({ actor }) => actor ?? <span className={classes.none}>Not identified</span> },
+  { title: "Caller", cell: ({ actor }) => actor ?? <span className={classes.none}>{NOT_IDENTIFIED}</span> },
   { title: "Action", cell: ({ action }) => action },
   { title: "Object", cell: (entry) => <ObjectOf entry={entry} /> },
   { title: "Reason", cell: (entry) => <ReasonOf entry={entry} /> },

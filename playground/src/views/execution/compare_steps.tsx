@@ -1,7 +1,6 @@
-/** The steps of two runs side by side, with statuses and durations. */
+/** The steps of two runs side by side, with statuses, durations and failures. */
 
 import { DataTable, type Column } from "../../ui/data_table";
-import { formatDuration } from "../../ui/format";
 import { ObjectLink } from "../../app/object_links";
 import { StatusBadge } from "../../ui/status_badge";
 import { Duration } from "../../ui/time";
@@ -9,6 +8,7 @@ import type { Tone } from "../../ui/tone";
 import { absenceInWords } from "./error_pairs";
 import type { Execution, StepState } from "./live_execution";
 import { stepInWords, toneOfStep } from "./step_words";
+import { differenceInWords, type Lasted } from "./time_difference";
 import classes from "./compare.module.css";
 
 interface Row {
@@ -81,16 +81,10 @@ function State({ side: { run, state } }: { side: Side }) {
 }
 
 function Difference({ row: { left, right } }: { row: Row }) {
-  if (left.seconds === null || right.seconds === null) {
-    return <Duration seconds={null} />;
-  }
-  const seconds = left.seconds - right.seconds;
-  if (Math.abs(seconds) < 0.001) {
-    return "Same";
-  }
-  return (
-    <span className={classes.difference}>
-      This run took {formatDuration(Math.abs(seconds))} {seconds > 0 ? "longer" : "less"}
-    </span>
-  );
+  const words = differenceInWords(lastedOf(left), lastedOf(right));
+  return words === null ? <Duration seconds={null} /> : <span className={classes.difference}>{words}</span>;
+}
+
+function lastedOf({ state, seconds }: Side): Lasted {
+  return { status: typeof state === "string" ? null : state.status, seconds };
 }

@@ -45,7 +45,7 @@ export function StepPanel({ name, step, state, trace, running, moment }: Props) 
           ["Runs only if", step?.condition],
           ["Loop", step?.repetition && step.repetition.mode.toLowerCase()],
           ["Next", step?.transitions.map(({ to, condition }) => (condition ? `${to} if ${condition}` : to)).join("; ")],
-          ["Entered", state?.enteredAt && <Time value={state.enteredAt} absolute />],
+          ["Entered", state?.enteredAt && <Time value={state.enteredAt} running={state.completedAt === null} absolute />],
           ["Duration", state?.enteredAt && <RunDuration from={state.enteredAt} to={state.completedAt} moment={moment} />],
           ["Error", state?.error && <LongMessage text={state.error} name="error" />],
           ["Stack trace", trace !== null && <StackTrace text={trace} />],

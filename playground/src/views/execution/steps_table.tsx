@@ -19,7 +19,7 @@ import classes from "./steps_table.module.css";
 const columns = (moment: string | undefined): readonly Column<StepState>[] => [
   { title: "Step", cell: ({ name }) => <StepLink name={name} /> },
   { title: "Status", cell: (step) => <StatusBadge status={step.status} label={stepInWords(step)} tone={toneOfStep(step)} /> },
-  { title: "Entered", cell: ({ enteredAt }) => <Time value={enteredAt} /> },
+  { title: "Entered", cell: ({ enteredAt, completedAt }) => <Time value={enteredAt} running={completedAt === null} /> },
   { title: "Duration", align: "right", cell: (step) => <RunDuration from={step.enteredAt} to={step.completedAt} moment={moment} /> },
   { title: "Error", cell: ({ error }) => error !== null && <ErrorOf error={error} /> },
 ];

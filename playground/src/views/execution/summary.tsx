@@ -33,7 +33,7 @@ export function Summary({ execution, moment, events }: Props) {
       <FieldList
         fields={[
           ["Status", <ExecutionStatus execution={execution} />],
-          ["Started", <Time value={startedAt} absolute />],
+          ["Started", <Time value={startedAt} running={endedAt === null} absolute />],
           ["Ended", endedAt !== null && <Time value={endedAt} absolute />],
           ["Duration", <RunDuration from={startedAt} to={endedAt} moment={moment} />],
         ]}

@@ -15,6 +15,8 @@ import { TextLink } from "../../ui/text_link";
 import { ViewPage } from "../../ui/view_page";
 import { useAllSteps } from "./all_steps";
 import { CancelButton } from "./cancel_button";
+import { DiscardReport } from "./discard_report";
+import { discardOf } from "./discarded_delivery";
 import { ErrorReport } from "./error_report";
 import { eventsUntil } from "./event_ids";
 import { HistorySlider } from "./history_slider";
@@ -106,6 +108,7 @@ function Content({ execution: newest }: { execution: Execution }) {
     () => eventsUntil(merged(log.events, log.part?.events ?? []), at),
     [log.events, log.part, at],
   );
+  const discard = discardOf(shown.status, events);
   const traceOf: TraceOf = (step) => traceOfStep(step, events);
   const choose = (chosen: string | undefined) =>
     void navigate({ search: (before) => ({ ...before, at: chosen }), replace: true, resetScroll: false });
@@ -117,6 +120,7 @@ function Content({ execution: newest }: { execution: Execution }) {
         trace={traceOfError(shown.error, events)}
         traceOf={traceOf}
       />
+      {discard && <DiscardReport id={shown.id} discard={discard} />}
       {error && <Failure error={error} />}
       <Summary execution={shown} moment={moment} events={log.start.length > 0 ? log.start : log.events} />
       <HistorySlider

@@ -20,7 +20,7 @@ const MAX_LABELS = 3;
 
 const COLUMNS: readonly Column<Row>[] = [
   { title: "Execution", cell: (row) => <Name row={row} /> },
-  { title: "Started", cell: ({ startedAt }) => <Time value={startedAt} /> },
+  { title: "Started", cell: ({ startedAt, endedAt }) => <Time value={startedAt} running={endedAt === null} /> },
   { title: "Duration", align: "right", cell: (row) => <RunDuration from={row.startedAt} to={row.endedAt} /> },
   { title: "Steps", cell: ({ progress, status }) => progress && <ProgressBar {...progress} status={status} /> },
   {

@@ -1,4 +1,4 @@
-/** Retry and discard of one entry, if its status allows them. */
+/** Retry and discard of one entry, if its status allows them. Each asks for a reason first. */
 
 import { Group, type ButtonVariant } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
@@ -21,6 +21,8 @@ interface Props {
 
 export function EntryActions({ entry, size, onDiscarded }: Props) {
   const [asking, setAsking] = useState(false);
+  // It stays while the dialog closes, so that its words do not change.
+  const [chosen, setChosen] = useState<Settlement>("discard");
   const settle = useSettle();
   const change = useMutation<SettlementResult, ApiError, { settlement: Settlement; reason: string | null }>({
     mutationFn: ({ settlement, reason }) => settle(settlement, { ids: [entry.id] }, { dryRun: false, reason }),
@@ -40,7 +42,10 @@ export function EntryActions({ entry, size, onDiscarded }: Props) {
               variant={variantOf(settlement, size)}
               {...(settlement === "discard" && { color: "red" })}
               loading={change.isPending && change.variables.settlement === settlement}
-              onClick={() => (settlement === "discard" ? setAsking(true) : change.mutate({ settlement, reason: null }))}
+              onClick={() => {
+                setChosen(settlement);
+                setAsking(true);
+              }}
             >
               {SETTLEMENTS[settlement].label}
             </PermittedButton>
@@ -51,15 +56,14 @@ export function EntryActions({ entry, size, onDiscarded }: Props) {
       <UserErrors errors={change.data?.userErrors ?? []} />
       <ConfirmDialog
         opened={asking}
-        title={`Discard the entry ${entry.entryId}?`}
-        action={SETTLEMENTS.discard.label}
-        dangerous
+        title={`${SETTLEMENTS[chosen].label} the entry ${entry.entryId}?`}
+        action={SETTLEMENTS[chosen].label}
+        dangerous={chosen === "discard"}
         busy={change.isPending}
-        onConfirm={(reason) => change.mutate({ settlement: "discard", reason })}
+        onConfirm={(reason) => change.mutate({ settlement: chosen, reason })}
         onClose={() => setAsking(false)}
       >
-        The entry is deleted. Its message is never delivered. This can't be undone. An execution that waits for the message stays
-        as it is until someone cancels it.
+        {SETTLEMENTS[chosen].effectOnOne}
       </ConfirmDialog>
     </>
   );

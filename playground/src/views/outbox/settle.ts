@@ -9,6 +9,8 @@ export type Settlement = "retry" | "discard";
 interface Words {
   label: string;
   effect: string;
+  /** Effect on one entry. */
+  effectOnOne: string;
   /** Result for one entry, in the past. */
   done: string;
   /** Statuses of the entries that the action changes. */
@@ -19,6 +21,7 @@ export const SETTLEMENTS: Record<Settlement, Words> = {
   retry: {
     label: "Retry",
     effect: "Dead letters, and failed entries that wait for their next attempt, can be claimed immediately.",
+    effectOnOne: "The entry can be claimed immediately. The attempts of a dead letter count from 0 again.",
     done: "can be claimed",
     statuses: ["FAILED", "DEAD"],
   },
@@ -27,6 +30,9 @@ export const SETTLEMENTS: Record<Settlement, Words> = {
     effect:
       "Dead letters are deleted. Their messages are never delivered. This can't be undone. Executions that wait for the messages " +
       "stay as they are until someone cancels them.",
+    effectOnOne:
+      "The entry is deleted. Its message is never delivered. This can't be undone. An execution that waits for the message stays " +
+      "as it is until someone cancels it.",
     done: "deleted",
     statuses: ["DEAD"],
   },

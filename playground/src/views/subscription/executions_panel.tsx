@@ -28,7 +28,7 @@ const COLUMNS: readonly Column<Execution>[] = [
   { title: "Execution", cell: (execution) => <IdLink id={execution.id} kind="execution" /> },
   { title: "Status", cell: (execution) => <StatusBadge status={execution.status} /> },
   { title: PATH, cell: ({ path }) => (path === null ? "–" : <LongText text={path} name="path" />) },
-  { title: "Started", cell: (execution) => <Time value={execution.startedAt} /> },
+  { title: "Started", cell: ({ startedAt, endedAt }) => <Time value={startedAt} running={endedAt === null} /> },
   { title: "Duration", align: "right", cell: ({ startedAt, endedAt }) => <RunDuration from={startedAt} to={endedAt} /> },
   {
     title: ERROR,
