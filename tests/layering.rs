@@ -1,6 +1,6 @@
 //! The dependencies between the modules of the workspace. The tests read all paths in the sources, follow re-exports to
-//! the file that defines an item, and fail on dependencies that are not allowed. Another test finds unit tests that
-//! would never run.
+//! the file that defines an item, and fail on dependencies that are not allowed. Other tests find unit tests and examples
+//! that would never run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -324,6 +324,19 @@ fn crates_without_unit_tests_have_no_code_for_tests() {
 }
 
 /// A folder's `mod.rs` (or `lib.rs`) may use the files of the folder, and these may use what it defines.
+/// nextest does not run the code in documentation, so it is text. The examples are programs.
+#[test]
+fn documentation_contains_no_code_that_would_never_run() {
+    let is_code = |text: &str| {
+        let lines = text.lines().filter_map(|line| line.trim().strip_prefix("//"));
+        let fences = lines.filter_map(|line| line.trim_start_matches(['/', '!', ' ']).strip_prefix("```"));
+        fences.step_by(2).any(|language| language != "text")
+    };
+    let files = CRATES.iter().flat_map(|(_, folder)| rust_files(&repository().join(folder)));
+    let with_code: Vec<PathBuf> = files.filter(|file| is_code(&fs::read_to_string(file).unwrap())).collect();
+    assert!(with_code.is_empty(), "code in the documentation of {with_code:?}");
+}
+
 #[test]
 fn files_do_not_import_each_other() {
     let workspace = Workspace::read();
