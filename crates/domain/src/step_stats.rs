@@ -246,6 +246,7 @@ mod tests {
         let shares: Vec<(&str, String)> =
             found.steps.iter().map(|step| (step.name.as_str(), format!("{:.2}", step.share))).collect();
         assert_eq!(shares, [("b", "0.50".to_owned()), ("a", "0.25".to_owned())]);
+        assert_eq!(stats(&[with_duration(0)], 1).steps[0].share.to_string(), "0", "no step took any time");
         assert!(found.more_steps);
         assert!(!stats(&[both], 3).more_steps);
     }

@@ -59,3 +59,16 @@ pub(crate) fn check_raw_json(field: &str, json: &RawJson, max_bytes: usize) -> R
 fn nul(field: &str) -> Rejection {
     Rejection::invalid(field, format!("{field} contains a NUL character, which can't be stored"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_of_the_maximum_size_is_accepted_and_space_between_its_tokens_does_not_count() {
+        for text in [r#"["a",1]"#, r#" [ "a",   1 ]"#] {
+            let check = |most| check_raw_json("input", &text.to_owned().into(), most).map_err(|refusal| refusal.code);
+            assert_eq!((check(7), check(6)), (Ok(()), Err(RejectionCode::PayloadTooLarge)), "{text}");
+        }
+    }
+}

@@ -174,3 +174,16 @@ async fn slot(stream: &Stream, sequence: u64, feed: FeedId) -> Result<Slot, Publ
         Err(error) => Err(broker(error)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_messages_are_described_and_all_are_counted() {
+        let mut messages = Messages::default();
+        (1..=7).for_each(|message| messages.add(|| format!("message {message}")));
+        assert_eq!((messages.count, messages.examples.len()), (7, EXAMPLES));
+        assert_eq!(messages.examples.last().map(String::as_str), Some("message 5"));
+    }
+}

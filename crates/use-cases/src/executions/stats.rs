@@ -102,12 +102,14 @@ mod tests {
 
     #[test]
     fn a_shard_with_more_executions_or_paths_than_are_counted_is_marked() {
-        let many = (0..=ExecutionStats::MAX_PATHS).map(|number| path(&format!("p{number:03}"), 1));
-        let stats = ExecutionStats::of_shards(
-            vec![many.chain([status("RUNNING", ExecutionStats::MAX_COUNTED + 1)]).collect()],
-            Vec::new(),
-        );
-        assert!(stats.capped && stats.more_paths);
-        assert_eq!(stats.by_path.len(), max_paths());
+        let stats = |beyond: i64| {
+            let paths = (0..ExecutionStats::MAX_PATHS + beyond).map(|number| path(&format!("p{number:03}"), 1));
+            let groups = paths.chain([status("RUNNING", ExecutionStats::MAX_COUNTED + beyond)]);
+            ExecutionStats::of_shards(vec![groups.collect()], Vec::new())
+        };
+        for (beyond, marked) in [(0, false), (1, true)] {
+            let ExecutionStats { capped, more_paths, by_path, .. } = stats(beyond);
+            assert_eq!((capped, more_paths, by_path.len()), (marked, marked, max_paths()), "{beyond} more");
+        }
     }
 }
