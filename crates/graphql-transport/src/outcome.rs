@@ -63,6 +63,7 @@ mod tests {
     fn root_fields_in_fragments_get_hints_and_each_sentence_appears_once() {
         let query = "query Q { c } mutation M { a x: b ... { d } ...F } fragment F on Mutation { c { a } ...F }";
         assert_eq!(sentences(query), ["Ask for it.", "Look at it."]);
+        assert_eq!(sentences("mutation M { d ... on Mutation { c } }"), ["Look at it."]);
         assert_eq!(sentences("mutation M { d { a } }"), [""; 0]);
     }
 }

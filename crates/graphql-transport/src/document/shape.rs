@@ -216,7 +216,8 @@ mod tests {
 
     const SDL: &str = "
         schema { query: Root }
-        type Root { maybe: Thing sure: Thing! list: [Thing!]! loose: [Thing] firm: [Thing!] lax: [Thing]! any: Any }
+        type Root { maybe: Thing sure: Thing! list: [Thing!]! loose: [Thing] firm: [Thing!] lax: [Thing]! any: Any json: JSON }
+        scalar JSON
         type Thing { name: String! note: String self: Thing! any: Any! }
         type Other { name: String thing: Thing! }
         union Any = Thing | Other
@@ -281,6 +282,12 @@ mod tests {
     }
 
     #[test]
+    fn nulls_inside_a_scalar_stay() {
+        let data = json!({ "json": [null, [1, null]], "maybe": null });
+        assert_eq!(apply("{ json maybe { name } }", data.clone(), &[json!(["maybe", "name"])]), data);
+    }
+
+    #[test]
     fn key_of_several_types_has_the_fields_of_each_type() {
         let query =
             "{ any { ... on Thing { a: self { name } } ...other } } fragment other on Other { a: thing { note } }";
@@ -304,9 +311,12 @@ mod tests {
         let data = json!({ "sure": { "a": "x" }, "any": {} });
         assert_eq!(apply_with(query, json!({ "b": true }), data.clone(), &[json!([])]), data);
         // Here a `Thing` selects `a.note` only on a `Thing`, and an `Other` always.
-        let query = "{ any { ... on Thing { a: any { ... on Thing { note } } } ... on Other { a: thing { note } } } }";
+        let (thing, other) =
+            ("... on Thing { a: any { ... on Thing { note } } }", "... on Other { a: thing { note } }");
         let data = json!({ "any": { "a": {} } });
-        assert_eq!(apply(query, data.clone(), &[json!([])]), data);
+        for query in [format!("{{ any {{ {thing} {other} }} }}"), format!("{{ any {{ {other} {thing} }} }}")] {
+            assert_eq!(apply(&query, data.clone(), &[json!([])]), data, "{query}");
+        }
     }
 
     #[test]

@@ -99,6 +99,11 @@ async fn the_total_size_of_unread_large_messages_is_limited() {
 async fn the_total_size_of_unfinished_messages_is_limited() {
     let server = Server::limited(Limits { buffered_bytes: 500_000, ..Limits::default() }).await;
     let mut healthy = server.socket().await;
+    // Complete messages do not count, whatever their sum.
+    for _ in 0..10 {
+        healthy.send(json!({ "type": "ping", "payload": { "text": " ".repeat(100_000) } })).await;
+        assert_eq!(healthy.next().await["type"], "pong");
+    }
     // Part of a frame of one megabyte is sent.
     let header = [&[0x81, 0x80 | 0x7f], &1_000_000_u64.to_be_bytes()[..], &[0; 4]].concat();
     let mut sockets = Vec::new();
