@@ -311,12 +311,9 @@ mod tests {
         let data = json!({ "sure": { "a": "x" }, "any": {} });
         assert_eq!(apply_with(query, json!({ "b": true }), data.clone(), &[json!([])]), data);
         // Here a `Thing` selects `a.note` only on a `Thing`, and an `Other` always.
-        let (thing, other) =
-            ("... on Thing { a: any { ... on Thing { note } } }", "... on Other { a: thing { note } }");
+        let query = "{ any { ... on Thing { a: any { ... on Thing { note } } } ... on Other { a: thing { note } } } }";
         let data = json!({ "any": { "a": {} } });
-        for query in [format!("{{ any {{ {thing} {other} }} }}"), format!("{{ any {{ {other} {thing} }} }}")] {
-            assert_eq!(apply(&query, data.clone(), &[json!([])]), data, "{query}");
-        }
+        assert_eq!(apply(query, data.clone(), &[json!([])]), data);
     }
 
     #[test]
