@@ -323,7 +323,6 @@ fn crates_without_unit_tests_have_no_code_for_tests() {
     assert!(wrong.is_empty(), "these files have code for tests, which is never compiled: {wrong:?}");
 }
 
-/// A folder's `mod.rs` (or `lib.rs`) may use the files of the folder, and these may use what it defines.
 /// nextest does not run the code in documentation, so it is text. The examples are programs.
 #[test]
 fn documentation_contains_no_code_that_would_never_run() {
@@ -337,6 +336,7 @@ fn documentation_contains_no_code_that_would_never_run() {
     assert!(with_code.is_empty(), "code in the documentation of {with_code:?}");
 }
 
+/// A folder's `mod.rs` (or `lib.rs`) may use the files of the folder, and these may use what it defines.
 #[test]
 fn files_do_not_import_each_other() {
     let workspace = Workspace::read();

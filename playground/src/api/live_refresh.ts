@@ -7,6 +7,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 
+import { afterChanges } from "./after_changes";
 import type { TypedDocument } from "./client";
 import { follow } from "./live";
 import { sendAgain } from "./send_again";
@@ -24,32 +25,14 @@ export function useLiveRefresh<Data, Variables>(
   const wanted = JSON.stringify([variables, queries.map(String)]);
   useEffect(() => {
     const [current, texts] = JSON.parse(wanted) as [Variables, string[]];
-    let changed = false;
-    let isReading = false;
-    let isStopped = false;
-    // A slow read is not cut by the next change, or it would never end while changes go on.
-    async function readChanges() {
-      if (isReading) {
-        return;
-      }
-      isReading = true;
-      while (changed && !isStopped) {
-        await new Promise((resolve) => window.setTimeout(resolve, WAIT_MS));
-        changed = false;
-        await Promise.all(texts.map((text) => sendAgain(client, { queryKey: [text] })));
-      }
-      isReading = false;
-    }
-    const stop = follow(document, () => current, {
-      next: () => {
-        changed = true;
-        void readChanges();
-      },
-      state: () => {},
-    });
+    const { change, stop } = afterChanges(
+      () => Promise.all(texts.map((text) => sendAgain(client, { queryKey: [text] }))).then(() => {}),
+      WAIT_MS,
+    );
+    const end = follow(document, () => current, { next: change, state: () => {} });
     return () => {
-      isStopped = true;
       stop();
+      end();
     };
   }, [client, document, wanted]);
 }

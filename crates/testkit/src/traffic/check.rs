@@ -79,8 +79,8 @@ impl Databases {
     }
 
     /// Panics unless each dedup claim names an execution, each execution with a dedup key has its claim, and the tables
-    /// of each shard fit its logs. Claims whose window has passed do not count. A claim may still be reserved: servers settle
-    /// it.
+    /// of each shard fit its logs. Claims whose window has passed do not count, and neither do those that are
+    /// reserved for an execution that does not exist yet.
     pub async fn assert_consistent(&self) {
         let (mut listed, mut keyed) = (BTreeSet::new(), BTreeMap::new());
         for dsn in &self.shards {
@@ -93,14 +93,14 @@ impl Databases {
                         WHERE event_type = 'playbook_started' AND meta ? 'dedup'";
             keyed.extend(rows::<(i64, String)>(dsn, keys).await.unwrap());
         }
-        let claims = "SELECT execution_id, dedup_key FROM noetl.subscription_dedup
-                      WHERE state = 1 AND expires_at > now()";
-        let claims: BTreeMap<i64, String> = rows(&self.cluster, claims).await.unwrap().into_iter().collect();
+        let claims = "SELECT execution_id, dedup_key, state = 0 FROM noetl.subscription_dedup
+                      WHERE state = 0 OR expires_at > now()";
+        let claims: Vec<(i64, String, bool)> = rows(&self.cluster, claims).await.unwrap();
+        let counts = |(execution, _, is_reserved): &(i64, String, bool)| !is_reserved || keyed.contains_key(execution);
+        let claims = claims.into_iter().filter(counts).map(|(execution, key, _)| (execution, key));
+        let claims: BTreeMap<i64, String> = claims.collect();
         let lost: Vec<_> = claims.keys().filter(|execution| !listed.contains(execution)).collect();
         assert!(lost.is_empty(), "claims without an execution: {lost:?}");
-        let reserved = "SELECT execution_id, dedup_key FROM noetl.subscription_dedup WHERE state = 0";
-        let reserved: Vec<(i64, String)> = rows(&self.cluster, reserved).await.unwrap();
-        keyed.retain(|execution, key| !reserved.contains(&(*execution, key.clone())));
         assert_eq!(claims, keyed, "the claims differ from the dedup keys of the executions");
     }
 

@@ -8,7 +8,7 @@ import type { Tone } from "../../ui/tone";
 import { absenceInWords } from "./error_pairs";
 import type { Execution, StepState } from "./live_execution";
 import { stepInWords, toneOfStep } from "./step_words";
-import { differenceInWords, type Lasted } from "./time_difference";
+import { differenceInWords, type Outcome } from "./time_difference";
 import classes from "./compare.module.css";
 
 interface Row {
@@ -81,10 +81,10 @@ function State({ side: { run, state } }: { side: Side }) {
 }
 
 function Difference({ row: { left, right } }: { row: Row }) {
-  const words = differenceInWords(lastedOf(left), lastedOf(right));
+  const words = differenceInWords(outcomeOf(left), outcomeOf(right));
   return words === null ? <Duration seconds={null} /> : <span className={classes.difference}>{words}</span>;
 }
 
-function lastedOf({ state, seconds }: Side): Lasted {
+function outcomeOf({ state, seconds }: Side): Outcome {
   return { status: typeof state === "string" ? null : state.status, seconds };
 }

@@ -2,7 +2,8 @@
 
 import { formatDuration } from "../../ui/format";
 
-export interface Lasted {
+/** End of a run, or of a step. */
+export interface Outcome {
   /** Status of the run or of the step; null if the run does not name the step. */
   status: string | null;
   /** Duration in seconds; null if it is not known, or if the end has not come. */
@@ -10,7 +11,7 @@ export interface Lasted {
 }
 
 /** Returns the failure if a side failed, else the difference if both sides completed; null if there is neither. */
-export function differenceInWords(left: Lasted, right: Lasted): string | null {
+export function differenceInWords(left: Outcome, right: Outcome): string | null {
   const [here, there] = [left.status === "FAILED", right.status === "FAILED"];
   if (here || there) {
     return `Failed in ${here && there ? "both runs" : here ? "this run" : "the other run"}`;
