@@ -14,8 +14,6 @@
 //! storage crate. Only [`config`] reads the environment, and only [`noetl_runtime::supervisor`] starts tasks. Every layer
 //! reads JSON with the crate `plain-json`. [`noetl_auth`] identifies callers.
 
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may call functions banned in production code"))]
-
 pub mod app;
 pub mod commands;
 pub mod config;

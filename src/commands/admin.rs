@@ -296,7 +296,7 @@ impl Request {
             Form::Table => {
                 let rows = done.pointer(self.rows).unwrap_or(&Value::Null);
                 let head = if self.with_fields { fields(done) } else { String::new() };
-                output::print(&(head + &table(self.columns, rows)))
+                output::print(&(head + &output::table(self.columns, rows)))
             }
         }
     }
@@ -305,45 +305,5 @@ impl Request {
 /// Returns the plain fields of an object, one on each line.
 fn fields(object: &Value) -> String {
     let fields = object.as_object().into_iter().flatten().filter(|(_, value)| !value.is_object());
-    fields.map(|(name, value)| format!("{name}: {}\n", cell(value))).chain(["\n".to_owned()]).collect()
-}
-
-/// Returns a table of a list of rows, or of one row.
-fn table(columns: &[&str], rows: &Value) -> String {
-    let rows = rows.as_array().map_or_else(|| std::slice::from_ref(rows), Vec::as_slice);
-    let body = rows.iter().map(|row| columns.iter().map(|column| cell(&row[*column])).collect());
-    let head = columns.iter().map(|column| column.to_uppercase()).collect();
-    let lines: Vec<Vec<String>> = std::iter::once(head).chain(body).collect();
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-    let mut text = String::new();
-    for line in &lines {
-        let padded: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text.push_str(padded.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-/// Returns a value in one line, without characters that a terminal would obey.
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => {
-            text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
-        }
-        other => other.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_aligned_and_values_stay_in_their_line() {
-        let rows = json!([{ "id": "1", "error": "line\nend \u{1b}[31m" }, { "id": "22", "error": null }]);
-        assert_eq!(table(&["id", "error"], &rows), "ID  ERROR\n1   line end  [31m\n22  -\n");
-        assert_eq!(table(&["id"], &json!({ "id": 7 })), "ID\n7\n");
-    }
+    fields.map(|(name, value)| format!("{name}: {}\n", output::cell(value))).chain(["\n".to_owned()]).collect()
 }

@@ -3,13 +3,13 @@
 mod admin;
 mod check;
 mod client;
-mod demo;
+pub mod demo;
 mod dev;
 mod documents;
 mod maintain;
 mod migrate;
-mod output;
-mod reference;
+pub mod output;
+pub mod reference;
 mod shards;
 mod token;
 

@@ -44,29 +44,3 @@ pub(super) fn parameter(dsn: &str, key: &str) -> Option<String> {
     let (_, value) = pairs.rfind(|(name, _)| *name == key)?;
     Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::config::{ConfigError, RequiredSettings, Sources};
-
-    fn problems(dsn: &str) -> Vec<String> {
-        let sources = Sources::default().with([("NOETL_CLUSTER_DSN", dsn.to_owned())]);
-        sources.check(RequiredSettings::Databases).map_or_else(|ConfigError(problems)| problems, |_| Vec::new())
-    }
-
-    #[test]
-    fn missing_and_unused_certificates_are_reported() {
-        let missing =
-            problems("postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/not%2Fthere.pem&sslcert=/c.pem");
-        assert_eq!(missing.len(), 2, "{missing:?}");
-        assert!(missing[0].starts_with("sslrootcert of NOETL_CLUSTER_DSN names /not/there.pem:"), "{missing:?}");
-        assert!(missing[1].contains("one of sslcert and sslkey"), "{missing:?}");
-        assert!(!missing.concat().contains("secret"), "{missing:?}");
-        let pem = tempfile::NamedTempFile::new().unwrap();
-        let certificate = rcgen::generate_simple_self_signed(["h".to_owned()]).unwrap().cert.pem();
-        std::fs::write(pem.path(), certificate).unwrap();
-        let with = |mode: &str| problems(&format!("postgres://h/d?{mode}sslrootcert={}", pem.path().display()));
-        assert_eq!(with("sslmode=verify-full&"), [""; 0]);
-        assert!(with("")[0].contains("add sslmode=verify-full"));
-    }
-}

@@ -5,7 +5,7 @@
 
 mod export;
 pub mod metrics;
-mod repeats;
+pub mod repeats;
 
 use std::io::IsTerminal;
 use std::sync::LazyLock;
@@ -136,7 +136,7 @@ pub fn start(settings: &LogSettings, otlp: Option<&OtlpSettings>) -> Result<Tele
 }
 
 /// Returns a recorder that has the buckets of each histogram.
-fn recorder() -> Result<PrometheusBuilder, BuildError> {
+pub fn recorder() -> Result<PrometheusBuilder, BuildError> {
     metrics::all()
         .filter(|metric| metric.metric_type == MetricType::Histogram)
         .try_fold(PrometheusBuilder::new(), |builder, metric| {
@@ -152,46 +152,5 @@ impl<S: Subscriber> Layer<S> for StatementCounter {
         if event.metadata().target() == STATEMENTS {
             ::metrics::counter!("noetl_sql_statements_total").increment(1);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the resident memory in KiB (Linux).
-    fn resident_kib() -> usize {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.split_whitespace().next().unwrap().parse().unwrap()
-    }
-
-    #[test]
-    fn debug_spans_are_not_recorded_unless_they_are_logged_or_exported() {
-        start(&LogSettings { filter: "info".to_owned(), json: false }, None).unwrap();
-        assert!(!tracing::span_enabled!(Level::DEBUG) && tracing::span_enabled!(Level::INFO));
-    }
-
-    #[tokio::test]
-    #[cfg(target_os = "linux")]
-    async fn histogram_stays_small_without_a_scrape() {
-        let recorder = recorder().unwrap().build_recorder();
-        let (metrics, stop) = (recorder.handle(), CancellationToken::new());
-        let every = Duration::from_millis(1);
-        let folding = keep_small(metrics, every, stop.clone());
-        let recording = async {
-            let histogram =
-                ::metrics::with_local_recorder(&recorder, || ::metrics::histogram!("noetl_tailer_batch_events"));
-            let before = resident_kib();
-            // 4 million samples take 32 MiB and more if they are kept.
-            for _ in 0..400 {
-                (0..10_000_u32).for_each(|sample| histogram.record(f64::from(sample)));
-                sleep(every).await;
-            }
-            stop.cancel();
-            resident_kib().saturating_sub(before)
-        };
-        let (grown, ()) = futures::future::join(recording, folding).await;
-        assert!(grown < 16 << 10, "{grown} KiB");
     }
 }

@@ -29,7 +29,7 @@ const TARGET: &str = "noetl_graphql::telemetry::repeats";
 
 /// Filter that lets the first line of a cause pass. Clones share their causes.
 #[derive(Clone, Default)]
-pub(super) struct Repeats(Arc<Mutex<HashMap<Cause, Repeated>>>);
+pub struct Repeats(Arc<Mutex<HashMap<Cause, Repeated>>>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Cause {
@@ -57,7 +57,9 @@ impl Repeats {
         }
     }
 
-    fn due(&self, now: Instant) -> Vec<(u64, String)> {
+    /// Takes the numbers of repetitions that are due at `now`, each with the text of its cause.
+    #[must_use]
+    pub fn due(&self, now: Instant) -> Vec<(u64, String)> {
         let mut lines = Vec::new();
         self.lock().retain(|cause, repeated| {
             if now.duration_since(repeated.written) < repeated.pause {
@@ -128,77 +130,5 @@ impl Visit for Text {
             "request_id" => Ok(()),
             name => write!(self.0, "{name}={value} "),
         };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tracing_subscriber::Layer;
-    use tracing_subscriber::layer::SubscriberExt;
-
-    use super::*;
-
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Written {
-        fn lines(&self) -> Vec<String> {
-            String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(str::to_owned).collect()
-        }
-    }
-
-    #[test]
-    fn a_cause_that_repeats_is_one_line_and_a_number() {
-        let (repeats, written) = (Repeats::default(), Written::default());
-        let writer = written.clone();
-        let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || writer.clone());
-        let subscriber = tracing_subscriber::registry().with(layer.with_filter(repeats.clone()));
-        let warn = |id: u32, shard: &str| tracing::warn!(id, shard, "no space");
-        tracing::subscriber::with_default(subscriber, || {
-            (0..1_000).for_each(|id| warn(id, "one"));
-            warn(5, "two");
-            (0..3).for_each(|id| tracing::info!(id, "is not counted"));
-            (0..3).for_each(|id| tracing::error!(id, "is not counted"));
-            (0..3).for_each(|id| tracing::error!(target: "a_library", id, "no connection"));
-            assert_eq!(written.lines().iter().filter(|line| line.contains("no space")).count(), 2);
-            assert_eq!(written.lines().len(), 9);
-            let due = |seconds| {
-                let due = repeats.due(Instant::now() + Duration::from_secs(seconds));
-                due.into_iter().map(|(count, _)| count).collect::<Vec<_>>()
-            };
-            assert_eq!(due(0), [0; 0]);
-            let mut first = due(1);
-            first.sort_unstable();
-            assert_eq!(first, [2, 999]);
-            // The line of a task that runs every few seconds.
-            warn(6, "two");
-            assert_eq!(due(2), [1]);
-            warn(7, "one");
-            assert_eq!(due(3), [1]);
-            assert_eq!(written.lines().len(), 9);
-            assert_eq!(due(70), [0; 0]);
-            warn(8, "two");
-            assert_eq!(written.lines().len(), 10);
-        });
-    }
-
-    #[test]
-    fn a_storm_of_many_causes_takes_little_memory() {
-        let repeats = Repeats::default();
-        for n in 0..10 * u32::try_from(CAUSES).unwrap() {
-            let cause = Cause { place: "here", line: None, text: format!("{n}") };
-            assert!(repeats.passes(cause, Instant::now()));
-        }
-        assert_eq!(repeats.lock().len(), CAUSES);
     }
 }

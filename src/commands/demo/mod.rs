@@ -8,8 +8,8 @@
 
 mod api;
 mod progress;
-mod script;
-mod source;
+pub mod script;
+pub mod source;
 mod worker;
 
 use std::time::Duration;

@@ -7,7 +7,7 @@ const ATTEMPTS: u64 = 1;
 
 /// Simulated failures of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FailureMode {
+pub enum FailureMode {
     /// Nothing fails.
     Good,
     /// The first attempt of each step that may be retried fails.
@@ -18,7 +18,7 @@ pub(super) enum FailureMode {
 
 /// A step of the playbook's workflow.
 #[derive(Debug, PartialEq)]
-pub(super) struct Step {
+pub struct Step {
     pub(super) name: String,
     /// Whether the step runs a tool.
     works: bool,
@@ -28,7 +28,8 @@ pub(super) struct Step {
 }
 
 /// Returns the steps of a `workflow`, in order.
-pub(super) fn steps(workflow: &Value, workload: &Value) -> Vec<Step> {
+#[must_use]
+pub fn steps(workflow: &Value, workload: &Value) -> Vec<Step> {
     let listed = workflow.as_array().map(Vec::as_slice).unwrap_or_default();
     let step = |step: &Value| {
         let tools = step["tool"].as_array().map_or(std::slice::from_ref(&step["tool"]), Vec::as_slice);
@@ -86,7 +87,8 @@ fn status(event_type: &str) -> Option<&'static str> {
 }
 
 /// Returns the events of an execution that runs these steps, in order, up to its end.
-pub(super) fn events(steps: &[Step], luck: FailureMode) -> Vec<Value> {
+#[must_use]
+pub fn events(steps: &[Step], luck: FailureMode) -> Vec<Value> {
     let mut events = Vec::new();
     for step in steps {
         let (played, well) = play(step, luck);
@@ -104,7 +106,7 @@ pub(super) fn events(steps: &[Step], luck: FailureMode) -> Vec<Value> {
 }
 
 /// Divides events into reports: a report ends when a tool begins to work, and the next one has the tool's result.
-pub(super) fn reports(events: &[Value]) -> impl Iterator<Item = &[Value]> {
+pub fn reports(events: &[Value]) -> impl Iterator<Item = &[Value]> {
     events.chunk_by(|_, next| next["type"] != "call.done" && next["type"] != "command.failed")
 }
 
@@ -165,51 +167,4 @@ fn looped(step: &Step, items: &[Value]) -> Vec<Value> {
     }
     events.push(own(step, "loop.done", &json!({ "data": items })));
     events
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_event_has_a_status_and_failures_have_their_error() {
-        let retry = json!([{ "do": "retry", "attempts": 2 }]);
-        let workflow = json!([
-            { "step": "start", "tool": { "kind": "noop" } },
-            { "step": "none", "tool": { "kind": "python" }, "loop": { "in": "{{ workload.none }}" } },
-            { "step": "each", "tool": { "kind": "python" }, "loop": { "in": "{{ workload.items }}" } },
-            { "step": "pay", "tool": [{ "kind": "python", "eval": retry }] },
-        ]);
-        let steps = steps(&workflow, &json!({ "items": [1] }));
-        let events = [FailureMode::Good, FailureMode::Bad].map(|luck| events(&steps, luck)).concat();
-        for event in &events {
-            assert!(event["status"].is_string(), "{event:?}");
-            let failed = event["type"].as_str().is_some_and(|name| name.ends_with(".failed"));
-            assert_eq!((failed, failed), (event["status"] == "FAILED", event["error"].is_string()), "{event:?}");
-        }
-        assert_eq!(events.iter().filter(|event| event["status"] == "FAILED").count(), 3);
-    }
-
-    fn types(events: &[Value]) -> Vec<&str> {
-        events.iter().filter_map(|event| event["type"].as_str()).collect()
-    }
-
-    #[test]
-    fn steps_have_their_loop_items_and_attempts() {
-        let retry = json!([{ "else": { "do": "continue" } }, { "expr": "{{ true }}", "do": "retry", "attempts": 2 }]);
-        let workflow = json!([
-            { "step": "start", "tool": { "kind": "noop" } },
-            { "step": "each", "tool": { "kind": "python" }, "loop": { "in": "{{ workload.order.items }}" } },
-            { "step": "pay", "tool": [{ "kind": "python", "eval": retry }] },
-        ]);
-        let steps = steps(&workflow, &json!({ "order": { "items": [1, 2] } }));
-        assert_eq!(steps[1].items, Some(vec![json!(1), json!(2)]));
-        assert_eq!(types(&play(&steps[0], FailureMode::Bad).0), ["step.enter", "step.exit"]);
-        assert_eq!(types(&play(&steps[1], FailureMode::Good).0).len(), 1 + 2 + 2 + 4 + 1);
-        let (played, well) = play(&steps[2], FailureMode::Bad);
-        assert!(!well);
-        assert_eq!(types(&played).iter().filter(|name| **name == "command.failed").count(), 2);
-        assert!(play(&steps[2], FailureMode::Mixed).1);
-        assert_eq!(items("{{ workload.none.there }}", &json!({})), Vec::<Value>::new());
-    }
 }

@@ -18,11 +18,11 @@ use plain_json as json;
 
 /// A message with its dedup key.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Message {
+pub struct Message {
     /// Dedup key.
-    pub(super) id: String,
+    pub id: String,
     /// Content, which becomes the execution's workload.
-    pub(super) body: Value,
+    pub body: Value,
 }
 
 /// Reason why a source can't be read.
@@ -43,10 +43,14 @@ pub enum SourceError {
 
 /// A source of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Source {
+pub enum Source {
+    /// Generated orders.
     Samples,
+    /// A message on each line.
     StandardInput,
+    /// A subject of a broker.
     Nats(String),
+    /// A message on each line.
     File(PathBuf),
 }
 
@@ -65,10 +69,12 @@ impl FromStr for Source {
     }
 }
 
-type Messages = BoxStream<'static, Result<Message, SourceError>>;
+/// Messages of a source, in order.
+pub type Messages = BoxStream<'static, Result<Message, SourceError>>;
 
 impl Source {
-    pub(super) async fn open(self, nats_url: &str, rate: f64) -> Result<Messages, SourceError> {
+    /// Opens the source. Samples come at `rate` per second; a subject is one of the broker at `nats_url`.
+    pub async fn open(self, nats_url: &str, rate: f64) -> Result<Messages, SourceError> {
         match self {
             Self::Samples => Ok(samples(rate).boxed()),
             Self::StandardInput => Ok(lines("standard input".to_owned(), BufReader::new(tokio::io::stdin())).boxed()),
@@ -144,18 +150,4 @@ fn message(bytes: &[u8], place: &str) -> Message {
         }
     };
     Message { id, body }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dedup_key_is_an_objects_id_or_a_hash_of_place_and_content() {
-        assert_eq!(message(br#"{"id": 7}"#, "a:1:").id, "7");
-        assert_eq!(message(br#"{"id": "x"}"#, "a:1:"), message(br#"{"id": "x"}"#, "b:9:"));
-        assert_eq!(message(b"hello", "a:1:"), message(b"hello", "a:1:"));
-        assert_ne!(message(b"hello", "a:1:").id, message(b"hello", "a:2:").id);
-        assert_eq!(message(b"hello", "").body, "hello");
-    }
 }
