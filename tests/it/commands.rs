@@ -1,5 +1,7 @@
 //! Commands: the demo's messages and events, and printed tables.
 
+use std::path::Path;
+
 use futures::TryStreamExt;
 use noetl_graphql::commands::demo::script::{FailureMode, Step, events, steps};
 use noetl_graphql::commands::demo::source::{Message, Source};
@@ -13,19 +15,19 @@ fn columns_are_aligned_and_values_stay_in_their_line() {
     assert_eq!(table(&["id"], &json!({ "id": 7 })), "ID\n7\n");
 }
 
-async fn messages(lines: &str) -> Vec<Message> {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), lines).unwrap();
-    let source = Source::File(file.path().to_owned());
-    source.open("", 1.0).await.unwrap().try_collect().await.unwrap()
+async fn messages(file: &Path) -> Vec<Message> {
+    Source::File(file.to_owned()).open("", 1.0).await.unwrap().try_collect().await.unwrap()
 }
 
 #[tokio::test]
 async fn dedup_key_is_an_objects_id_or_a_hash_of_place_and_content() {
-    let read = messages("{\"id\": 7}\n\n{\"id\": \"x\"}\nhello\nhello\n").await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "{\"id\": 7}\n\n{\"id\": \"x\"}\nhello\nhello\n").unwrap();
+    let read = messages(file.path()).await;
     let keys: Vec<&str> = read.iter().map(|message| message.id.as_str()).collect();
     assert_eq!((keys.len(), &keys[..2], &read[2].body), (4, &["7", "x"][..], &json!("hello")));
     assert_ne!(keys[2], keys[3]);
+    assert_eq!(messages(file.path()).await, read);
 }
 
 #[test]
@@ -65,6 +67,9 @@ fn steps_have_their_loop_items_and_attempts() {
     let steps = steps(&workflow, &json!({ "order": { "items": [1, 2] } }));
     assert_eq!(types(&steps[0], FailureMode::Bad), ["step.enter", "step.exit"]);
     assert_eq!(types(&steps[1], FailureMode::Good).len(), 1 + 2 + 2 + 4 + 1);
+    let values =
+        events(&steps[1..2], FailureMode::Good).into_iter().find(|event| event["type"] == "loop.done").unwrap();
+    assert_eq!(values["result"]["data"], json!([1, 2]));
     let failures = |luck| types(&steps[2], luck).iter().filter(|name| *name == "command.failed").count();
     assert_eq!((failures(FailureMode::Good), failures(FailureMode::Mixed), failures(FailureMode::Bad)), (0, 1, 2));
     assert_eq!(types(&steps[3], FailureMode::Good), ["step.skipped"]);

@@ -106,7 +106,7 @@ pub fn events(steps: &[Step], luck: FailureMode) -> Vec<Value> {
 }
 
 /// Divides events into reports: a report ends when a tool begins to work, and the next one has the tool's result.
-pub fn reports(events: &[Value]) -> impl Iterator<Item = &[Value]> {
+pub(super) fn reports(events: &[Value]) -> impl Iterator<Item = &[Value]> {
     events.chunk_by(|_, next| next["type"] != "call.done" && next["type"] != "command.failed")
 }
 

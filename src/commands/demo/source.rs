@@ -69,8 +69,7 @@ impl FromStr for Source {
     }
 }
 
-/// Messages of a source, in order.
-pub type Messages = BoxStream<'static, Result<Message, SourceError>>;
+type Messages = BoxStream<'static, Result<Message, SourceError>>;
 
 impl Source {
     /// Opens the source. Samples come at `rate` per second; a subject is one of the broker at `nats_url`.

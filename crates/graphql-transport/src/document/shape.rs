@@ -219,7 +219,7 @@ mod tests {
         type Root { maybe: Thing sure: Thing! list: [Thing!]! loose: [Thing] firm: [Thing!] lax: [Thing]! any: Any json: JSON }
         scalar JSON
         type Thing { name: String! note: String self: Thing! any: Any! }
-        type Other { name: String thing: Thing! }
+        type Other { name: String thing: Thing! any: Any! }
         union Any = Thing | Other
     ";
 
@@ -313,6 +313,9 @@ mod tests {
         // Here a `Thing` selects `a.note` only on a `Thing`, and an `Other` always.
         let query = "{ any { ... on Thing { a: any { ... on Thing { note } } } ... on Other { a: thing { note } } } }";
         let data = json!({ "any": { "a": {} } });
+        assert_eq!(apply(query, data.clone(), &[json!([])]), data);
+        // Here it is the other way round.
+        let query = "{ any { ... on Thing { a: self { note } } ... on Other { a: any { ... on Thing { note } } } } }";
         assert_eq!(apply(query, data.clone(), &[json!([])]), data);
     }
 

@@ -67,3 +67,25 @@ async fn other_routes_have_slots_and_probes_need_none() {
     assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::OK);
     assert_eq!(form().await, StatusCode::OK);
 }
+
+#[tokio::test]
+async fn other_routes_have_two_slots_whatever_the_limit_of_the_api_is() {
+    for requests in [1, 8] {
+        let end = Arc::default();
+        let routes = routes(&Limits { requests, caller_share: 100, ..Limits::default() }, &end);
+        let waiting = || routes.clone().oneshot(request("GET", "/waiting", Body::empty()));
+        let ending = async {
+            for _ in 0..10_000 {
+                end.notify_one();
+                tokio::task::yield_now().await;
+            }
+        };
+        // Both are polled before the first one can end.
+        let (first, second) = tokio::select! {
+            biased;
+            both = async { tokio::join!(waiting(), waiting()) } => both,
+            () = ending => panic!("they do not end"),
+        };
+        assert_eq!([first.unwrap().status(), second.unwrap().status()], [StatusCode::OK; 2], "{requests}");
+    }
+}
