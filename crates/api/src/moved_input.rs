@@ -9,7 +9,7 @@ use async_graphql::registry::Registry;
 use async_graphql::{InputType, InputValueError, InputValueResult, Name, Value};
 
 /// A value that is read from the fields of an input object.
-pub(super) trait FromFields: Sized + Send + Sync {
+pub trait FromFields: Sized + Send + Sync {
     /// The derived input object, which describes the fields in the schema.
     type Described: InputType;
 
@@ -18,7 +18,7 @@ pub(super) trait FromFields: Sized + Send + Sync {
 }
 
 /// The fields of an input object that `D` describes.
-pub(super) struct Fields<D>(IndexMap<Name, Value>, PhantomData<fn() -> D>);
+pub struct Fields<D>(IndexMap<Name, Value>, PhantomData<fn() -> D>);
 
 impl<D: InputType> Fields<D> {
     /// Takes a required field.
@@ -34,7 +34,7 @@ impl<D: InputType> Fields<D> {
 
 /// An input object, read from its fields.
 #[derive(Debug)]
-pub(super) struct Moved<T>(pub(super) T);
+pub struct Moved<T>(pub(super) T);
 
 impl<T: FromFields> InputType for Moved<T> {
     type RawValueType = Self;
@@ -63,30 +63,5 @@ impl<T: FromFields> InputType for Moved<T> {
 
     fn as_raw_value(&self) -> Option<&Self> {
         Some(self)
-    }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use async_graphql::registry::MetaType;
-
-    use super::*;
-
-    /// Returns the fields of a described input object that its reading does not take.
-    pub(crate) fn left<T: FromFields>() -> Vec<String> {
-        let mut registry = Registry::default();
-        T::Described::create_type_info(&mut registry);
-        let Some(MetaType::InputObject { input_fields, .. }) = registry.types.get(&*T::Described::type_name()) else {
-            panic!("not an input object")
-        };
-        let value = |ty: &str| match ty {
-            _ if ty.starts_with('[') => Value::List(Vec::new()),
-            "ID!" | "String!" => Value::String("1".to_owned()),
-            _ => Value::Null,
-        };
-        let given = input_fields.values().map(|field| (Name::new(&field.name), value(&field.ty)));
-        let mut fields = Fields(given.collect(), PhantomData);
-        assert!(T::from_fields(&mut fields).is_ok());
-        fields.0.keys().map(ToString::to_string).collect()
     }
 }

@@ -11,7 +11,7 @@ use async_graphql::{Name, Value};
 use plain_json::{UNWRITTEN, append};
 
 /// Orders a value as its selection and returns it as JSON text; `None` if it can't be written.
-pub(crate) fn text(value: &mut Value, selection: &SelectionSet) -> Option<Vec<u8>> {
+pub fn text(value: &mut Value, selection: &SelectionSet) -> Option<Vec<u8>> {
     order(value, selection);
     let mut text = Vec::new();
     append(value, &mut text).ok()?;
@@ -56,31 +56,4 @@ fn fields<'s>(selection: &'s SelectionSet, object: &IndexMap<Name, Value>) -> Ve
         }
     }
     fields
-}
-
-#[cfg(test)]
-mod tests {
-    use async_graphql::parser::parse_query;
-    use async_graphql::parser::types::DocumentOperations;
-
-    use super::*;
-
-    fn object(fields: &[(&str, Value)]) -> Value {
-        Value::Object(fields.iter().map(|(name, value)| (Name::new(name), value.clone())).collect())
-    }
-
-    #[test]
-    fn text_has_the_order_of_the_selection_of_its_type() {
-        let query = "{ ... on A { x list { b a json } y } ... on B { y x } }";
-        let DocumentOperations::Single(operation) = parse_query(query).unwrap().operations else { panic!("several") };
-        let json = object(&[("z", 1.into()), ("y", 2.into())]);
-        let list = Value::List(vec![object(&[("a", 1.into()), ("json", json), ("b", 2.into())])]);
-        let of = |name: &str| {
-            object(&[("y", 3.into()), (UNWRITTEN, name.into()), ("list", list.clone()), ("x", Value::Null)])
-        };
-        let text =
-            |name: &str| String::from_utf8(text(&mut of(name), &operation.node.selection_set.node).unwrap()).unwrap();
-        assert_eq!(text("A"), r#"{"x":null,"list":[{"b":2,"a":1,"json":{"z":1,"y":2}}],"y":3}"#);
-        assert_eq!(text("B"), r#"{"y":3,"x":null}"#);
-    }
 }

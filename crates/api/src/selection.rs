@@ -72,26 +72,3 @@ impl SelectionHasher<'_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn selection(query: &str, variables: &Variables) -> Selection {
-        Selection::of(&async_graphql::parser::parse_query(query).unwrap(), variables).unwrap()
-    }
-
-    #[test]
-    fn selection_ignores_the_alias_and_arguments_of_the_root_field() {
-        let of = |query: &str, first: i32| {
-            let variables = Variables::from_json(serde_json::json!({ "n": first }));
-            selection(query, &variables)
-        };
-        let query = "subscription { events { a(first: $n) b } }";
-        assert_eq!(of(query, 1), of("subscription Named($n: Int) { e: events(start: 7) { a(first: $n) b } }", 1));
-        assert_ne!(of(query, 1), of(query, 2));
-        assert_ne!(of(query, 1), of("subscription { events { x: a(first: $n) b } }", 1));
-        assert_ne!(of("subscription { e { a { b } } }", 1), of("subscription { e { a b } }", 1));
-        assert_ne!(of("subscription { e { ... on A { b } } }", 1), of("subscription { e { ... on B { b } } }", 1));
-    }
-}

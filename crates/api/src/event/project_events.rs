@@ -27,7 +27,7 @@ use noetl_use_cases::ingest::{Batch, Draft, EventDraft, IngestOutcome};
 
 /// Batch of events of workers.
 #[derive(Debug, InputObject)]
-pub(super) struct ProjectEventsInput {
+pub struct ProjectEventsInput {
     /// Events of any executions (1 to 5000). Each event is stored or refused independently.
     pub(super) events: Vec<EventInput>,
     /// Claim under which the events were made (default: none). They are stored only while no other caller has claimed the
@@ -347,7 +347,7 @@ impl From<BatchOutcome> for ProjectEventDocumentsPayload {
 
 /// The events of a batch with its claim, without a check.
 #[derive(Debug)]
-pub(super) struct ProjectEvents {
+pub struct ProjectEvents {
     pub(super) drafts: Vec<Draft>,
     pub(super) claim: Option<OutboxClaimRef>,
     pub(super) settle: bool,
@@ -422,16 +422,4 @@ pub(super) fn given_ids(drafts: &[Draft]) -> Vec<GivenIds> {
         GivenIds { event: id(|draft| &draft.event_id), execution: id(|draft| &draft.execution_id) }
     };
     drafts.iter().map(ids).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::moved_input::tests::left;
-
-    #[test]
-    fn every_field_of_the_input_is_read() {
-        assert_eq!(left::<ProjectEvents>(), [""; 0]);
-        assert_eq!(left::<EventOfBatch>(), [""; 0]);
-    }
 }

@@ -24,25 +24,31 @@ use noetl_feed::read::reader::Item;
 use noetl_feed::wire::cursor::{Position, StreamCursor};
 
 /// Maximum number of bytes in the cache of a replica.
-const MAX_CACHE_BYTES: usize = 8 << 20;
+pub const MAX_CACHE_BYTES: usize = 8 << 20;
 /// Approximate number of bytes that the cache needs for each text in addition to the text.
-const OVERHEAD: usize = 256;
+pub const OVERHEAD: usize = 256;
 
 /// Cache key of an event for an audience. The position alone does not identify the event: if the feed is reset, other
 /// events get the same positions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    audience: Audience,
-    shard: ShardIndex,
-    position: Position,
-    execution: Id,
-    event: Id,
-    partial: bool,
+pub struct Key {
+    /// Readers that may share the text.
+    pub audience: Audience,
+    /// Shard in whose feed the event is.
+    pub shard: ShardIndex,
+    /// Position of the event in this feed.
+    pub position: Position,
+    /// Execution or source subscription of the event.
+    pub execution: Id,
+    /// Id of the event.
+    pub event: Id,
+    /// Whether the event is incomplete.
+    pub partial: bool,
 }
 
 /// An event as text, with places for the cursor.
 #[derive(Debug)]
-struct RenderedEvent {
+pub struct RenderedEvent {
     /// The text between the places of the cursor.
     parts: Vec<Bytes>,
     /// Number of bytes of all parts.
@@ -53,13 +59,15 @@ struct RenderedEvent {
 
 impl RenderedEvent {
     /// Splits a text that contains the placeholder in each place of the cursor. The parts share its memory.
-    fn new(text: &ByteString, placeholder: &str) -> Self {
+    #[must_use]
+    pub fn new(text: &ByteString, placeholder: &str) -> Self {
         let parts = text.split(placeholder).map(|part| text.slice_ref(part).into_bytes()).collect();
         Self { bytes: text.len(), parts, last: Mutex::default() }
     }
 
     /// Returns the text with a reader's cursor.
-    fn with_cursor(&self, cursor: &StreamCursor) -> Bytes {
+    #[must_use]
+    pub fn with_cursor(&self, cursor: &StreamCursor) -> Bytes {
         if let [text] = &self.parts[..] {
             return text.clone();
         }
@@ -100,12 +108,20 @@ impl RenderCache {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, key: &Key) -> Option<Arc<RenderedEvent>> {
+    /// Returns the text of an event.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<Arc<RenderedEvent>> {
         self.entries().texts.get(key).cloned()
     }
 
+    /// Adds the text of an event. A very large text, and another text of the same event, are not added.
+    pub fn insert(&self, key: Key, text: &Arc<RenderedEvent>) {
+        self.entries().insert(key, text);
+    }
+
     /// Returns the value with a cursor in the places of the placeholder. These are fields of the item itself.
-    fn fill_in(&self, value: Value, cursor: &StreamCursor) -> Value {
+    #[must_use]
+    pub fn fill_in(&self, value: Value, cursor: &StreamCursor) -> Value {
         let Value::Object(mut fields) = value else { return value };
         for field in fields.values_mut() {
             if matches!(field, Value::String(text) if **text == *self.placeholder) {
@@ -194,79 +210,7 @@ impl OutputType for LiveItem {
         let text = text.and_then(|text| ByteString::try_from(text).ok());
         let Some(text) = text else { return Ok(self.cache.fill_in(value, cursor)) };
         let text = Arc::new(RenderedEvent::new(&text, &self.cache.placeholder));
-        self.cache.entries().insert(key, &text);
+        self.cache.insert(key, &text);
         Ok(Value::Binary(text.with_cursor(cursor)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use async_graphql::Variables;
-
-    use super::*;
-    use crate::selection::Selection;
-    use noetl_auth::principal::{Principal, Role};
-
-    fn selection(query: &str, variables: &Variables) -> Selection {
-        Selection::of(&async_graphql::parser::parse_query(query).unwrap(), variables).unwrap()
-    }
-
-    fn key(number: u64) -> Key {
-        let audience = Audience::of(selection("{ a }", &Variables::default()), &Principal::local());
-        let (position, execution, event) = (at(number), Id::new(1), Id::new(2));
-        Key { audience, shard: 0, position, execution, event, partial: false }
-    }
-
-    fn at(sequence: u64) -> Position {
-        Position { epoch: 1, sequence }
-    }
-
-    fn rendered(text: &str) -> Arc<RenderedEvent> {
-        Arc::new(RenderedEvent::new(&text.into(), "placeholder"))
-    }
-
-    #[test]
-    fn each_reader_gets_its_own_cursor_in_the_shared_text() {
-        let cursors = [at(1), at(2)].map(|other| StreamCursor::unnamed(vec![at(7), other]));
-        let text = rendered(r#"{"c":"placeholder","event":{"id":"1"},"d":"placeholder"}"#);
-        let plain = rendered(r#"{"event":{"id":"1"}}"#);
-        for cursor in cursors.iter().chain(&cursors) {
-            let shown = cursor.to_text();
-            let whole = format!(r#"{{"c":"{shown}","event":{{"id":"1"}},"d":"{shown}"}}"#);
-            assert_eq!(text.with_cursor(cursor), whole);
-            assert_eq!(plain.with_cursor(cursor), r#"{"event":{"id":"1"}}"#);
-        }
-        let failed = async_graphql::value!({ "c": "placeholder", "event": null, "n": 1 });
-        let filled = RenderCache::new("placeholder").fill_in(failed, &cursors[0]);
-        let shown = cursors[0].to_text();
-        assert_eq!(filled, async_graphql::value!({ "c": (shown), "event": null, "n": 1 }));
-    }
-
-    #[test]
-    fn cached_texts_stay_within_the_byte_limit() {
-        let text = rendered(&"x".repeat((MAX_CACHE_BYTES / 10 - OVERHEAD) / 2));
-        let mut entries = CacheEntries::default();
-        for number in 0..30 {
-            entries.insert(key(number), &text);
-            entries.insert(key(number), &text);
-        }
-        assert_eq!((entries.texts.len(), entries.order.len(), entries.bytes), (10, 10, 10 * size(&text)));
-        assert!(entries.texts.contains_key(&key(29)) && !entries.texts.contains_key(&key(19)));
-    }
-
-    #[test]
-    fn texts_are_shared_only_by_readers_with_equal_capabilities_and_tenant() {
-        let selection = selection("{ a }", &Variables::default());
-        let reader = |role, tenant: Option<&str>| {
-            let tenant = tenant.map(Arc::from);
-            Audience::of(selection, &Principal { tenant, ..Principal::new("anyone", &[role]) })
-        };
-        let viewer = reader(Role::Viewer, None);
-        assert_eq!(viewer, Audience::of(selection, &Principal::new("another", &[Role::Viewer])));
-        assert_ne!(viewer, reader(Role::Operator, None));
-        assert_ne!(viewer, reader(Role::Viewer, Some("acme")));
-        let mut entries = CacheEntries::default();
-        entries.insert(Key { audience: viewer, ..key(1) }, &rendered("1"));
-        assert!(!entries.texts.contains_key(&Key { audience: reader(Role::Operator, None), ..key(1) }));
     }
 }

@@ -7,7 +7,8 @@ use noetl_storage::tail_covered::Covered;
 
 /// Returns the cursor at these positions of the feeds, by shard index. The page has events of these shards, or of all.
 /// Without a position of such a shard, there is no cursor. For the other shards, a reader starts at the beginning then.
-pub(super) fn stream_cursor(feeds: &[Option<Covered>], shards: Option<&[ShardIndex]>) -> Option<String> {
+#[must_use]
+pub fn stream_cursor(feeds: &[Option<Covered>], shards: Option<&[ShardIndex]>) -> Option<String> {
     let is_of_page = |index: ShardIndex| shards.is_none_or(|shards| shards.contains(&index));
     if (0..).zip(feeds).any(|(index, covered)| covered.is_none() && is_of_page(index)) {
         return None;
@@ -23,21 +24,4 @@ pub(super) fn stream_cursor(feeds: &[Option<Covered>], shards: Option<&[ShardInd
 
 fn position(covered: &Covered) -> Position {
     Position { epoch: covered.epoch.unsigned_abs(), sequence: covered.last_sequence.unsigned_abs() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use noetl_domain::tx_snapshot::TxSnapshot;
-
-    #[test]
-    fn a_cursor_needs_the_positions_of_the_pages_shards() {
-        let covered = Covered { feed: FeedId::new(7 << 96), epoch: 2, last_sequence: 9, done: TxSnapshot::beginning() };
-        let feeds = [Some(covered), None];
-        assert_eq!(stream_cursor(&feeds, None), None);
-        assert_eq!(stream_cursor(&feeds, Some(&[1])), None);
-        let cursor = StreamCursor::parse(&stream_cursor(&feeds, Some(&[0])).unwrap(), 2).unwrap();
-        assert_eq!(cursor.positions, [Position { epoch: 2, sequence: 9 }, Position::default()]);
-        assert_eq!(cursor.feeds, [Some(FeedId::new(7 << 96).tag()), None]);
-    }
 }

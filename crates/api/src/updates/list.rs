@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use super::known::{Known, MAX_FOLLOWED, too_many};
 use super::outdated::Outdated;
-use super::steps::{Change, Place, Step, Steps};
-use super::{Found, Update, UpdateKind};
+use super::steps::{Change, Step, Steps};
+use super::{Found, Place, Update, UpdateKind};
 use crate::context::Services;
 use crate::deadline::with_deadline;
 use crate::errors::field_error;

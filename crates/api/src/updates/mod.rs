@@ -1,8 +1,8 @@
 //! Updates of objects that live subscriptions follow: their kinds, and the streams for lists of objects.
 
-mod known;
+pub mod known;
 pub mod list;
-mod outdated;
+pub mod outdated;
 mod steps;
 
 use async_graphql::Enum;
@@ -10,7 +10,7 @@ use async_graphql::Enum;
 use super::shared_reads::ReadNumber;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
-use noetl_feed::wire::cursor::StreamCursor;
+use noetl_feed::wire::cursor::{Position, StreamCursor};
 
 /// Kind of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
@@ -69,6 +69,15 @@ impl<R> Update<R> {
     pub const fn gap(shard: ShardIndex) -> Self {
         Self { kind: UpdateKind::Gap, id: None, row: None, read: None, cursor: None, shard: Some(shard) }
     }
+}
+
+/// Position in the feed of one shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the shard.
+    pub shard: ShardIndex,
+    /// Position in its feed.
+    pub position: Position,
 }
 
 /// Result of reading an object that changed.

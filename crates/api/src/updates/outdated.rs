@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::{Duration, Instant};
 
-use super::steps::Place;
+use super::Place;
 use noetl_domain::shard::ShardIndex;
 use noetl_feed::wire::cursor::Position;
 
 /// Time after which a shard that could not be read is read again.
-const RETRY: Duration = Duration::from_secs(1);
+pub const RETRY: Duration = Duration::from_secs(1);
 
 /// A shard whose objects must be listed.
 #[derive(Debug, Clone, Copy)]
@@ -24,22 +24,23 @@ struct Cause {
 
 /// The shards to list.
 #[derive(Debug)]
-pub(super) struct Outdated(BTreeMap<ShardIndex, Cause>);
+pub struct Outdated(BTreeMap<ShardIndex, Cause>);
 
 impl Outdated {
     /// Returns all shards. Nothing is missing yet, so no gap is reported.
-    pub(super) fn all(shards: ShardIndex, now: Instant) -> Self {
+    #[must_use]
+    pub fn all(shards: ShardIndex, now: Instant) -> Self {
         let cause = Cause { due: now, gap: None, reported: false };
         Self((0..shards).map(|shard| (shard, cause)).collect())
     }
 
     /// Adds a shard after a gap in its feed. It is due at once.
-    pub(super) fn add_gap(&mut self, gap: Place, now: Instant) {
+    pub fn add_gap(&mut self, gap: Place, now: Instant) {
         self.0.insert(gap.shard, Cause { due: now, gap: Some(gap.position), reported: true });
     }
 
     /// Adds a shard that can't be read. Returns whether this must be reported.
-    pub(super) fn add_unavailable(&mut self, shard: ShardIndex, now: Instant) -> bool {
+    pub fn add_unavailable(&mut self, shard: ShardIndex, now: Instant) -> bool {
         let retry = Cause { due: now + RETRY, gap: None, reported: true };
         !self.0.insert(shard, retry).is_some_and(|cause| cause.reported)
     }
@@ -55,12 +56,12 @@ impl Outdated {
     }
 
     /// Removes a shard that was listed.
-    pub(super) fn remove(&mut self, shard: ShardIndex) {
+    pub fn remove(&mut self, shard: ShardIndex) {
         self.0.remove(&shard);
     }
 
     /// Returns the shards that are due and can be reached. The next attempt for the others is postponed.
-    pub(super) fn due(&mut self, now: Instant, reachable: impl Fn(ShardIndex) -> bool) -> BTreeSet<ShardIndex> {
+    pub fn due(&mut self, now: Instant, reachable: impl Fn(ShardIndex) -> bool) -> BTreeSet<ShardIndex> {
         let mut due = BTreeSet::new();
         for (shard, cause) in self.0.iter_mut().filter(|(_, cause)| cause.due <= now) {
             // The first attempt finds out what can't be reached, and reports it.
@@ -74,46 +75,15 @@ impl Outdated {
     }
 
     /// Returns the gap of a shard in the feed, if it is the only one of these shards.
-    pub(super) fn gap(&self, shards: &BTreeSet<ShardIndex>) -> Option<Place> {
+    #[must_use]
+    pub fn gap(&self, shards: &BTreeSet<ShardIndex>) -> Option<Place> {
         let (Some(shard), 1) = (shards.first().copied(), shards.len()) else { return None };
         self.0.get(&shard).and_then(|cause| cause.gap).map(|position| Place { shard, position })
     }
 
     /// Returns the time of the next attempt.
-    pub(super) fn next(&self) -> Option<Instant> {
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
         self.0.values().map(|cause| cause.due).min()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shard_that_cannot_be_read_is_reported_once_and_read_again_when_it_can_be_reached() {
-        let start = Instant::now();
-        let at = |retries: u32| start + retries * RETRY;
-        let mut outdated = Outdated::all(2, start);
-        assert_eq!(outdated.due(start, |_| false), [0, 1].into());
-        outdated.remove(0);
-        assert!(outdated.add_unavailable(1, start) && !outdated.add_unavailable(1, start));
-        assert_eq!(outdated.due(start, |_| true), BTreeSet::new());
-        assert_eq!(outdated.due(at(1), |_| false), BTreeSet::new());
-        assert_eq!(outdated.next(), Some(at(2)));
-        assert_eq!(outdated.due(at(2), |_| true), [1].into());
-        outdated.remove(1);
-        assert!(outdated.next().is_none());
-    }
-
-    #[test]
-    fn the_gap_of_a_single_shard_is_known_so_that_its_readers_share_the_pages() {
-        let start = Instant::now();
-        let mut outdated = Outdated::all(0, start);
-        let gap = Place { shard: 1, position: Position { epoch: 1, sequence: 7 } };
-        outdated.add_gap(gap, start);
-        let due = outdated.due(start, |_| true);
-        assert_eq!(outdated.gap(&due), Some(gap));
-        outdated.add_unavailable(0, start);
-        assert_eq!(outdated.gap(&[0, 1].into()), None);
     }
 }

@@ -8,24 +8,17 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use tokio::time::{Instant, sleep_until};
 
+use super::Place;
 use crate::errors::stream_unavailable;
 use crate::live::read_error;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
-use noetl_domain::shard::ShardIndex;
 use noetl_feed::read::reader::{Item, ReadError};
-use noetl_feed::wire::cursor::{Position, StreamCursor};
+use noetl_feed::wire::cursor::StreamCursor;
 use plain_json::Text;
 
 /// Maximum number of objects whose changes are combined into one step.
 const MAX_COMBINED: usize = 500;
-
-/// Position in the feed of one shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) shard: ShardIndex,
-    pub(super) position: Position,
-}
 
 /// Changes of one object.
 #[derive(Debug, Clone)]

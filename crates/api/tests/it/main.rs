@@ -1,4 +1,4 @@
-//! Rules of the whole schema, checked by executing it without databases.
+//! Rules of the schema and its resolvers, checked without databases.
 
 #![allow(clippy::disallowed_methods, reason = "tests may use the clock and tasks directly")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
@@ -6,4 +6,12 @@
 
 mod access;
 mod budget;
+mod inputs;
+mod outcome_hints;
 mod plain_lists;
+mod plain_values;
+mod render_cache;
+mod rendering;
+mod shared_reads;
+mod stream_cursor;
+mod updates;
