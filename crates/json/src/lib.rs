@@ -13,8 +13,6 @@
 //!
 //! Clippy refuses the reading functions of `serde_json`. A test refuses types that must not be read with them.
 
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they wrote themselves"))]
-
 mod check;
 #[cfg(feature = "sqlx")]
 mod column;
