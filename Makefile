@@ -50,7 +50,7 @@ soak: program ## after a change of the feed, the outbox or deduplication: everyt
 	@NOETL_LONG_TESTS=1 NOETL_SOAK_SEED=$(SEED) scripts/third-party
 
 night: program ## cause each failure of the runbook under load, and see that its alerts fire, in about 25 minutes: make night ARGS=broker
-	@scripts/deploy-tools && scripts/test-servers run cargo test --quiet --test night -- $(ARGS)
+	@scripts/deploy-tools && scripts/test-servers run cargo run --quiet --bin night -- $(ARGS)
 
 drill: program ## lose one of each part and change the version under load; writes docs/drill.md: make drill PREVIOUS=v0.1.0
 	@scripts/drill $(PREVIOUS)

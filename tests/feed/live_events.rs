@@ -261,7 +261,8 @@ async fn readers_get_the_selected_fields_in_the_order_of_their_selection(deploym
     assert_eq!(texts[3], next(&format!(r#"{{"cursor":"{cursor}","event":{{"id":"1","type":"call.done"}}}}"#)));
 }
 
-/// The feed continues after an event type that the broker's protocol cannot carry in a subject.
+/// The feed continues after an event type that the broker's protocol cannot carry in a subject. Another type has the
+/// subject that docs/messages.md states.
 async fn events_with_types_of_any_length_and_characters_are_delivered(deployment: &Deployment, server: &Server) {
     let mut reader = Reader::open(server, latest(), Value::Null).await;
     let types = ["x".repeat(10_000), "a.".repeat(3_000), "ß → *.> \t".repeat(2_000)];
@@ -271,6 +272,15 @@ async fn events_with_types_of_any_length_and_characters_are_delivered(deployment
     assert!(reader.until_seen([(22, 1), (22, 2), (22, 3)]).await);
     let seen: Vec<&str> = reader.items.iter().filter_map(|item| item["event"]["type"].as_str()).collect();
     assert_eq!(seen, types);
+    for (event, event_type) in [(4, "call.done"), (5, "step.exit")] {
+        insert_typed(&mut deployment.shard(0).await, (22, event), event_type).await;
+    }
+    assert!(reader.until_seen([(22, 4), (22, 5)]).await);
+    let (_, stream) = deployment.stream(0).await;
+    let last = stream.cached_info().state.last_sequence;
+    for (sequence, subject) in [(last - 1, "noetl.events.call.done"), (last, "noetl.events.step.exit")] {
+        assert_eq!(stream.get_raw_message(sequence).await.unwrap().subject.as_str(), subject);
+    }
 }
 
 async fn heartbeat_cursors_advance_when_no_event_matches_the_filter(deployment: &Deployment, server: &Server) {
