@@ -377,6 +377,24 @@ async fn a_run_computes_a_limited_number_of_hours_again() {
     let noted = deployment.sum_over_shards("SELECT count(*) FROM noetl.execution_history_late").await;
     assert!((12..60).contains(&noted), "a run has at most 48 steps: {noted}");
     deployment.close_history(&[]).await;
+    the_hour_that_was_closed_last_is_computed_again(&deployment).await;
+}
+
+/// Also the last closed hour is computed again after a late change.
+async fn the_hour_that_was_closed_last_is_computed_again(deployment: &Deployment) {
+    let mut blocking = deployment.shard(0).await;
+    // No further minute is closed while the transaction is in progress.
+    run(&mut blocking, "BEGIN; SELECT pg_current_xact_id()").await;
+    let note = "UPDATE noetl.execution_history_progress
+                SET closed_to = noetl.span_start(now(), 3600), next_to = noetl.span_start(now() + interval '10 minutes', 60),
+                    next_xid = pg_current_xact_id();
+                INSERT INTO noetl.execution (execution_id, catalog_id, status, start_time)
+                VALUES (5, 0, 'RUNNING', noetl.span_start(now(), 3600) - interval '10 minutes')";
+    deployment.on_shard(0, note).await;
+    deployment.maintain(&[]).await;
+    let counted = "SELECT coalesce(sum(started), 0)::bigint FROM noetl.execution_history WHERE span = 3600";
+    assert_eq!(deployment.sum_over_shards(counted).await, 1);
+    drop(blocking);
 }
 
 /// Executions and rows of 20 days: 60 paths and tenants for each hour and each day.

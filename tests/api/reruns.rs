@@ -356,7 +356,7 @@ async fn invalid_bulk_reruns(deployment: &Deployment, server: &Server) {
     let insert = "INSERT INTO noetl.execution (execution_id, catalog_id, path, status, start_time)
         SELECT id, 0, 'many', 'FAILED', now() FROM unnest($1::bigint[]) AS id";
     let ids = deployment.ids_on(0, 1, 1001);
-    sqlx::query(insert).bind(ids).execute(&mut deployment.shard(0).await).await.unwrap();
+    sqlx::query(insert).bind(&ids).execute(&mut deployment.shard(0).await).await.unwrap();
     let before = executions(deployment).await;
     let one = json!({ "ids": [origin] });
     for (input, field) in [
@@ -379,4 +379,9 @@ async fn invalid_bulk_reruns(deployment: &Deployment, server: &Server) {
         }
     }
     assert_eq!(executions(deployment).await, before);
+    let delete = format!("DELETE FROM noetl.execution WHERE execution_id = {}", ids[0]);
+    deployment.on_shard(0, &delete).await;
+    let largest = rerun_all(server, json!({ "select": { "filter": { "path": "many" } }, "dryRun": true })).await;
+    assert_eq!(largest["userErrors"], json!([]));
+    assert_eq!(largest["results"].as_array().map(Vec::len), Some(1000));
 }

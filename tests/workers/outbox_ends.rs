@@ -82,7 +82,7 @@ async fn a_row_whose_last_lease_expires_becomes_dead_and_is_not_claimed_again(
         assert_eq!(ids(&server.claim(json!({ "limit": 1 })).await), ["0-1"]);
         deployment.on_shard(0, "UPDATE noetl.outbox SET lease_until = now() WHERE status = 'IN_FLIGHT'").await;
     }
-    assert_eq!(ids(&server.claim(json!({})).await), ["0-2"]);
+    assert_eq!(ids(&server.claim(json!({ "limit": 1 })).await), ["0-2"], "in place of the DEAD row");
     let dead = &entries(server, json!({ "statuses": ["DEAD"] })).await[0];
     assert_eq!((&dead["entryId"], &dead["attempts"]), (&json!("0-1"), &json!(2)));
     assert!(dead["lastError"].as_str().unwrap().contains("lease"), "{dead}");

@@ -99,6 +99,8 @@ async fn entries_are_filtered_and_counted(deployment: &Deployment, server: &Serv
         (json!({ "minAttempts": 1 }), vec!["0-3", "0-2", "0-1"]),
         (json!({ "minAttempts": 2 }), vec!["0-2"]),
         (json!({ "minAttempts": 3 }), vec![]),
+        (json!({ "tenantId": "default" }), vec!["0-4", "0-3", "0-2", "0-1"]),
+        (json!({ "tenantId": "acme" }), vec![]),
     ] {
         assert_eq!(filtered(server, filter.clone()).await, expected, "{filter}");
     }
