@@ -13,7 +13,7 @@ use noetl_domain::shard::{ShardIndex, ShardMap};
 use noetl_runtime::clock;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::login::Login;
-use noetl_storage::migrate::{self, MigrationError, Step};
+use noetl_storage::migrate::{self, Step};
 use noetl_storage::pooler;
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::rights::{self, MissingRights};
@@ -73,7 +73,6 @@ pub async fn migrate(config: &Config, grant_to: Option<&str>) -> Result<(), AppE
     // A database that can't be used is refused before another one is changed.
     for database in distinct(&cluster, &shards) {
         check_sessions(database).await?;
-        migrate::is_current(database).await?;
         if let Some(role) = grant_to
             && !rights::role_exists(database, role).await?
         {
@@ -173,7 +172,7 @@ pub(super) async fn connect(settings: &DatabaseSettings, pool_size: u32) -> Resu
     check_usable(&cluster).await?;
     for shard in distinct(&cluster, &shards).skip(1) {
         match check_usable(shard).await {
-            Err(AppError::Storage(error) | AppError::Migration(MigrationError::Storage(error))) => {
+            Err(AppError::Storage(error)) => {
                 tracing::warn!(database = %shard.name(), %error, "starting without this database");
             }
             outcome => outcome?,

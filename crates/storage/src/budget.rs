@@ -138,8 +138,7 @@ impl Budget {
     /// Charges a row that a database returned, with the bytes of its values.
     pub fn charge_row(&self, bytes: usize) -> Result<(), Exceeded> {
         self.read_rows.fetch_add(1, Ordering::Relaxed);
-        self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.check()
+        self.charge_bytes(bytes)
     }
 
     /// Charges bytes of values that the databases return, but no row.

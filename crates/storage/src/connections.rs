@@ -6,10 +6,14 @@
 //! ([`super::cancel`]), its unread result is read, and its transaction is rolled back. No other user has the connection
 //! during this time, so the cancellation can't hit another user's statement. A connection that can't be cleaned in time
 //! is closed.
+//!
+//! With the pool of sqlx, each statement would cost a second round trip, because it pings a connection that is given
+//! back; after a switchover, requests would fail until its options were replaced, because it connects to one server;
+//! and no caller would have a share of the connections.
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,7 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use super::budget::Budget;
 use super::cancel::{Backend, Canceller};
-use super::error::{DatabaseName, READ_ONLY};
+use super::error::{DatabaseName, READ_ONLY, has_code};
 use super::login::Login;
 use super::session_settings;
 
@@ -48,9 +52,12 @@ const MAX_IDLE: Duration = Duration::from_mins(10);
 /// Age at which a connection is closed when it is given back.
 const MAX_AGE: Duration = Duration::from_mins(30);
 
-/// The pool. Cheap to clone.
-#[derive(Debug, Clone)]
-pub(super) struct Pool(Arc<Shared>);
+/// The pool, for statements with one planning.
+#[derive(Debug)]
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    planning: Planning,
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -68,14 +75,15 @@ struct Shared {
     suspected: Mutex<Option<Instant>>,
     /// Whether the last ping was not answered in time.
     unanswered: AtomicBool,
-    open: Arc<AtomicU32>,
+    /// Each open connection has a reference, by which they are counted.
+    open: Arc<()>,
     cleaning: TaskTracker,
     canceller: Canceller,
 }
 
 /// Planning of prepared statements in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Planning {
+enum Planning {
     /// PostgreSQL decides for each execution whether it plans the statement again, for the values of its parameters,
     /// unless the database or the role has a setting for it. Needed by statements whose best index depends on their
     /// parameters.
@@ -105,37 +113,21 @@ struct Open {
     used: Instant,
     /// Time of the last use or successful check.
     checked: Instant,
-    _counted: Counted,
+    _counted: Arc<()>,
 }
 
 /// A connection of the pool, open or to be opened.
 enum Available {
     Idle(Open),
-    /// Share of a connection that may be opened.
-    Reserved(Counted),
-}
-
-/// Share of one open connection in the count; released on drop.
-#[derive(Debug)]
-struct Counted(Arc<AtomicU32>);
-
-impl Counted {
-    fn new(open: &Arc<AtomicU32>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    /// Reference to `Shared::open` for a connection that may be opened.
+    Reserved(Arc<()>),
 }
 
 impl Pool {
-    /// Creates a pool of at most `size` connections to a database, which are opened on demand.
+    /// Creates a pool of at most `size` connections to a database, which are opened on demand. Its statements are
+    /// planned for their values.
     pub(super) fn new(database: DatabaseName, login: Login, size: u32) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             database,
             canceller: Canceller::new(&login),
             login,
@@ -147,51 +139,57 @@ impl Pool {
             unanswered: AtomicBool::new(false),
             open: Arc::default(),
             cleaning: TaskTracker::new(),
-        }))
+        });
+        Self { shared, planning: Planning::ForValues }
+    }
+
+    /// Returns the same connections for statements that are planned once for each connection.
+    pub(super) fn planned_once(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), planning: Planning::Once }
     }
 
     /// Returns the number of open connections and the number of idle ones.
     pub(super) fn size(&self) -> (u32, usize) {
-        (self.0.open.load(Ordering::Relaxed), self.0.idle().len())
+        (self.shared.count(), self.shared.idle().len())
     }
 
     /// Returns the maximum number of connections.
     pub(super) fn limit(&self) -> u32 {
-        self.0.size
+        self.shared.size
     }
 
     /// Opens a connection with the settings of those of the pool, without waiting for a place. It belongs to the
     /// caller, who may give it to [`Self::adopt`].
     pub(super) async fn open(&self) -> sqlx::Result<PgConnection> {
-        session_settings::open(&self.0.login).await
+        session_settings::open(&self.shared.login).await
     }
 
     /// Makes a connection of [`Self::open`] one of the pool's idle connections, or closes it if the pool has no room.
     /// Its session must be as it was opened.
     pub(super) async fn adopt(&self, raw: PgConnection) -> sqlx::Result<()> {
-        let Ok(_place) = self.0.places.try_acquire() else { return raw.close().await };
-        let Some(counted) = self.0.reserved() else { return raw.close().await };
+        let Ok(_place) = self.shared.places.try_acquire() else { return raw.close().await };
+        let Some(counted) = self.shared.reserved() else { return raw.close().await };
         let open = Open::new(raw, counted).await?;
-        self.0.idle().push(open);
+        self.shared.idle().push(open);
         Ok(())
     }
 
     /// Waits for a connection, up to [`ACQUIRE_DEADLINE`].
-    async fn acquire(&self, planning: Planning) -> sqlx::Result<Connection> {
+    pub(super) async fn acquire(&self) -> sqlx::Result<Connection> {
         let deadline = tokio::time::Instant::now() + ACQUIRE_DEADLINE;
         let place = self.place(deadline).await?;
         let mut refusal = None;
-        let taken = timeout_at(deadline, self.take(place, planning, &mut refusal)).await;
+        let taken = timeout_at(deadline, self.take(place, &mut refusal)).await;
         taken.unwrap_or_else(|_| Err(refusal.unwrap_or(sqlx::Error::PoolTimedOut)))
     }
 
     /// Waits until fewer connections are in use than the pool, and the caller of the operation, may have.
     async fn place(&self, deadline: tokio::time::Instant) -> sqlx::Result<Place> {
         let share = match Budget::current().as_ref().and_then(|budget| budget.caller()) {
-            Some(caller) => Some(self.permit(&self.0.share_of(caller), deadline).await?),
+            Some(caller) => Some(self.permit(&self.shared.share_of(caller), deadline).await?),
             None => None,
         };
-        let place = self.permit(&self.0.places, deadline).await?;
+        let place = self.permit(&self.shared.places, deadline).await?;
         Ok(Place { _place: place, _share: share })
     }
 
@@ -203,7 +201,7 @@ impl Pool {
         if let Ok(place) = Arc::clone(places).try_acquire_owned() {
             return Ok(place);
         }
-        let database = self.0.database.to_string();
+        let database = self.shared.database.to_string();
         metrics::counter!("noetl_database_connection_waits_total", "database" => database.clone()).increment(1);
         let Ok(place) = timeout_at(deadline, Arc::clone(places).acquire_owned()).await else {
             metrics::counter!("noetl_database_connection_timeouts_total", "database" => database).increment(1);
@@ -213,24 +211,19 @@ impl Pool {
         place.map_err(|_| sqlx::Error::PoolClosed)
     }
 
-    async fn take(
-        &self,
-        place: Place,
-        planning: Planning,
-        refusal: &mut Option<sqlx::Error>,
-    ) -> sqlx::Result<Connection> {
+    async fn take(&self, place: Place, refusal: &mut Option<sqlx::Error>) -> sqlx::Result<Connection> {
         let mut pause = REFUSED_PAUSE;
         loop {
-            let mut open = match self.0.idle_or_reserved(planning) {
+            let mut open = match self.shared.idle_or_reserved(self.planning) {
                 Available::Idle(idle) => idle,
                 Available::Reserved(counted) => {
                     // Boxed, because it is large and rarely needed.
-                    match Box::pin(self.0.connect(counted)).await {
+                    match Box::pin(self.shared.connect(counted)).await {
                         Ok(open) => open,
                         Err(error) if is_transient(&error) => {
                             *refusal = Some(error);
                             // The server may be starting, or has no room for a further connection.
-                            if let Some(idle) = self.0.idle().pop() {
+                            if let Some(idle) = self.shared.idle().pop() {
                                 idle
                             } else {
                                 sleep(pause).await;
@@ -242,9 +235,9 @@ impl Pool {
                     }
                 }
             };
-            if self.0.is_fresh(&open) || self.0.is_alive(&mut open).await {
-                open.plan(planning).await?;
-                let (open, place, pool) = (Some(open), Some(place), Arc::clone(&self.0));
+            if self.shared.is_fresh(&open) || self.shared.is_alive(&mut open).await {
+                open.plan(self.planning).await?;
+                let (open, place, pool) = (Some(open), Some(place), Arc::clone(&self.shared));
                 return Ok(Connection { open, place, pool, state: State::default() });
             }
         }
@@ -252,17 +245,17 @@ impl Pool {
 
     /// Requires that all idle connections are checked before they are used, because the server may have been lost.
     pub(super) fn suspect(&self) {
-        self.0.suspect();
+        self.shared.suspect();
     }
 
     /// Checks the idle connections that were not used or checked lately, one after the other, and closes the lost ones.
     pub(super) async fn check_idle(&self) {
         let begun = Instant::now();
         // If all places are taken, the connections are in use.
-        while let Ok(place) = self.0.places.try_acquire() {
-            let Some(mut open) = self.0.take_unchecked(begun) else { return };
-            if self.0.is_alive(&mut open).await {
-                self.0.put_back(open);
+        while let Ok(place) = self.shared.places.try_acquire() {
+            let Some(mut open) = self.shared.take_unchecked(begun) else { return };
+            if self.shared.is_alive(&mut open).await {
+                self.shared.put_back(open);
             }
             drop(place);
         }
@@ -270,34 +263,11 @@ impl Pool {
 
     /// Begins a transaction.
     pub(super) async fn begin(&self) -> sqlx::Result<Transaction> {
-        self.planned(Planning::ForValues).begin().await
-    }
-
-    /// Returns the pool for statements with this planning.
-    pub(super) const fn planned(&self, planning: Planning) -> Planned<'_> {
-        Planned { pool: self, planning }
-    }
-}
-
-/// The connections of a pool, for statements with one planning.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Planned<'p> {
-    pool: &'p Pool,
-    planning: Planning,
-}
-
-impl Planned<'_> {
-    pub(super) async fn acquire(self) -> sqlx::Result<Connection> {
-        self.pool.acquire(self.planning).await
-    }
-
-    /// Begins a transaction.
-    pub(super) async fn begin(self) -> sqlx::Result<Transaction> {
         self.begin_with("BEGIN").await
     }
 
     /// Begins a transaction with the caller's `BEGIN` statement.
-    pub(super) async fn begin_with(self, begin: &'static str) -> sqlx::Result<Transaction> {
+    pub(super) async fn begin_with(&self, begin: &'static str) -> sqlx::Result<Transaction> {
         self.acquire().await?.begin(begin).await
     }
 }
@@ -305,6 +275,11 @@ impl Planned<'_> {
 impl Shared {
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Open>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of connections that are open or reserved.
+    fn count(&self) -> u32 {
+        u32::try_from(Arc::strong_count(&self.open) - 1).unwrap_or(u32::MAX)
     }
 
     /// Returns the places of a caller.
@@ -319,7 +294,7 @@ impl Shared {
         share
     }
 
-    async fn connect(&self, counted: Counted) -> sqlx::Result<Open> {
+    async fn connect(&self, counted: Arc<()>) -> sqlx::Result<Open> {
         Open::new(session_settings::open(&self.login).await?, counted).await
     }
 
@@ -331,19 +306,19 @@ impl Shared {
         if let Some(position) = idle.iter().rposition(|open| open.planning == planning) {
             return Available::Idle(idle.remove(position));
         }
-        if self.open.load(Ordering::Relaxed) >= self.size
+        if self.count() >= self.size
             && let Some(other) = idle.pop()
         {
             return Available::Idle(other);
         }
         // Under the lock of the idle connections, so no other caller reserves the same one.
-        Available::Reserved(Counted::new(&self.open))
+        Available::Reserved(Arc::clone(&self.open))
     }
 
     /// Reserves a further connection, unless the pool has all that it may open. To be called with a place.
-    fn reserved(&self) -> Option<Counted> {
+    fn reserved(&self) -> Option<Arc<()>> {
         let _idle = self.idle();
-        (self.open.load(Ordering::Relaxed) < self.size).then(|| Counted::new(&self.open))
+        (self.count() < self.size).then(|| Arc::clone(&self.open))
     }
 
     fn suspect(&self) {
@@ -441,15 +416,12 @@ struct Place {
 fn is_transient(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-        sqlx::Error::Database(refusal) => {
-            refusal.code().is_some_and(|code| ["57P03", "53300", READ_ONLY].contains(&code.as_ref()))
-        }
-        _ => false,
+        error => has_code(error, &["57P03", "53300", READ_ONLY]),
     }
 }
 
 impl Open {
-    async fn new(mut raw: PgConnection, counted: Counted) -> sqlx::Result<Self> {
+    async fn new(mut raw: PgConnection, counted: Arc<()>) -> sqlx::Result<Self> {
         let backend = Backend::of(&mut raw).await?;
         let now = Instant::now();
         let planning = Planning::ForValues;

@@ -105,9 +105,9 @@ impl StorageError {
     pub(super) fn classify(database: DatabaseName, source: sqlx::Error) -> Self {
         if let Some(exceeded) = exceeded(&source) {
             Self::LimitExceeded(exceeded)
-        } else if has_code(&source, FENCED) {
+        } else if has_code(&source, &[FENCED]) {
             Self::BucketMoves { database }
-        } else if has_code(&source, TOO_MANY_PATHS) {
+        } else if has_code(&source, &[TOO_MANY_PATHS]) {
             Self::TooManyPaths
         } else if is_timeout(&source) {
             Self::TimedOut { database, reason: text(&source) }
@@ -196,16 +196,15 @@ const FENCED: &str = "NB001";
 /// SQLSTATE of `noetl.refuse_path_prefix()` (`migrations/0004_execution.sql`).
 const TOO_MANY_PATHS: &str = "NL001";
 
-/// Returns whether a database returned this SQLSTATE.
-pub(super) fn has_code(error: &sqlx::Error, wanted: &str) -> bool {
-    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == wanted)
+/// Returns whether a database returned one of these SQLSTATEs.
+pub(super) fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
+    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| codes.contains(&code.as_ref()))
 }
 
 /// Returns whether the database ended the statement because it took too long, or because it waited too long for a lock:
 /// SQLSTATE `query_canceled` and `lock_not_available`.
 fn is_timeout(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(DatabaseError::code);
-    code.is_some_and(|code| ["57014", "55P03"].contains(&code.as_ref()))
+    has_code(error, &["57014", "55P03"])
 }
 
 /// Returns the exceeded limit that ended a statement early (see [`super::metered`]).
@@ -219,8 +218,7 @@ fn exceeded(error: &sqlx::Error) -> Option<Exceeded> {
 /// Returns whether the SQLSTATE is `character_not_in_repertoire` (a NUL in a text), `untranslatable_character` (a NUL
 /// in a JSON text) or `datetime_field_overflow`.
 fn is_unstorable(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(DatabaseError::code);
-    code.is_some_and(|code| ["22021", "22P05", "22008"].contains(&code.as_ref()))
+    has_code(error, &["22021", "22P05", "22008"])
 }
 
 /// Returns a description for users if the SQLSTATE class concerns the values (PostgreSQL manual, appendix A): data

@@ -248,7 +248,7 @@ pub async fn list(
     let span = IdSpan::of(&executions);
     // Only times decide whether a log is read along the index on its ids.
     let has_times = filter.created_after.is_some() || filter.created_before.is_some();
-    let pool = if has_times { shard.planned_each_time() } else { shard.planned_for(executions.len()) };
+    let pool = if has_times { shard.pool() } else { shard.planned_for(executions.len()) };
     // The inner query sorts, where large values are references; their texts are made row by row as rows are sent.
     macro_rules! listed {
         ($after:literal) => {

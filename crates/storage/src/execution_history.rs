@@ -224,5 +224,5 @@ async fn select(
         counted.as_deref(),
         buckets.as_slice(),
     );
-    rows.fetch_all(shard.planned_each_time()).await
+    rows.fetch_all(shard.pool()).await
 }

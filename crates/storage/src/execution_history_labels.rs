@@ -145,5 +145,5 @@ async fn select(
         entries,
         tenant.filter(|tenant| is_indexed(tenant)),
     );
-    rows.fetch_all(shard.planned_each_time()).await
+    rows.fetch_all(shard.pool()).await
 }

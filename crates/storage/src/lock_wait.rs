@@ -1,16 +1,21 @@
-//! Waits for locks on tables that writers use. Writers queue behind a statement that waits for a lock on their table. So
-//! such a statement waits for a short time, and is repeated after a pause in which the writers continue.
+//! Waits for locks on tables that writers use, and for the locks of tasks that one process does at a time.
+//!
+//! Writers queue behind a statement that waits for a lock on their table. So such a statement waits for a short time,
+//! and is repeated after a pause in which the writers continue.
 
 use std::time::Duration;
 
-use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::time::sleep;
+
+use super::error::has_code;
 
 /// Statement that sets the longest wait of a session for a lock.
 pub(super) const SHORT_WAIT: &str = "SET lock_timeout = '1s'";
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two attempts to take an advisory lock.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Longest wait of a statement for rows that another transaction holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +46,26 @@ impl LockWait {
     }
 }
 
+/// Takes the advisory lock with a name until the connection is closed. `Ok(false)`: another connection holds it.
+pub(super) async fn try_hold(connection: &mut PgConnection, lock: &str) -> sqlx::Result<bool> {
+    let taken = sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS "taken!""#, lock);
+    taken.fetch_one(connection).await
+}
+
+/// Waits until no other connection holds the advisory lock with a name, and takes it until the connection is closed.
+///
+/// It polls and does not wait in the database: a waiting statement holds a snapshot, and the holder's
+/// `CREATE INDEX CONCURRENTLY` waits for every snapshot, so the two would deadlock.
+pub(super) async fn hold(connection: &mut PgConnection, lock: &str) -> sqlx::Result<()> {
+    while !try_hold(&mut *connection, lock).await? {
+        sleep(ASK_AGAIN).await;
+    }
+    Ok(())
+}
+
 /// Returns whether a lock was not available in time: SQLSTATE `lock_not_available`.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == "55P03")
+    has_code(error, &["55P03"])
 }
 
 /// Runs statements as one transaction, in a session with [`SHORT_WAIT`]. Repeats them up to `attempts` times while a lock

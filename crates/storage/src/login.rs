@@ -16,8 +16,7 @@ pub struct Login {
     servers: Arc<[PgConnectOptions]>,
     /// Index of the server that accepted writes last.
     preferred: Arc<AtomicUsize>,
-    /// Names and values; a later value of a name replaces an earlier one.
-    settings: Vec<(String, String)>,
+    settings: BTreeMap<&'static str, &'static str>,
     password_file: Option<Arc<Path>>,
 }
 
@@ -26,25 +25,20 @@ impl Login {
     /// else in the options.
     #[must_use]
     pub fn new(servers: Vec<PgConnectOptions>, password_file: Option<Arc<Path>>) -> Self {
-        Self { servers: servers.into(), preferred: Arc::default(), settings: Vec::new(), password_file }
+        let servers = servers.into_iter().map(|options| options.application_name("noetl-graphql")).collect();
+        Self { servers, preferred: Arc::default(), settings: BTreeMap::new(), password_file }
     }
 
-    /// Returns the login with the name of the program.
-    pub(super) fn named(&self, program: &str) -> Self {
-        let servers = self.servers.iter().map(|options| options.clone().application_name(program)).collect();
-        Self { servers, ..self.clone() }
-    }
-
-    /// Returns the login with additional settings.
-    pub(super) fn with<'a>(&self, settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    /// Returns the login with additional settings. They replace those with the same names.
+    pub(super) fn with(&self, settings: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
         let mut login = self.clone();
-        login.settings.extend(settings.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
+        login.settings.extend(settings);
         login
     }
 
-    /// Returns the settings, each once.
-    pub(super) fn settings(&self) -> BTreeMap<&str, &str> {
-        self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    /// Returns the settings by their names.
+    pub(super) const fn settings(&self) -> &BTreeMap<&'static str, &'static str> {
+        &self.settings
     }
 
     /// Returns whether the password can change.
@@ -60,7 +54,7 @@ impl Login {
             None => None,
         };
         let complete = |(index, options): (usize, &PgConnectOptions)| {
-            let options = options.clone().options(self.settings());
+            let options = options.clone().options(&self.settings);
             let options = match &password {
                 Some(password) => options.password(password.trim_end_matches(['\r', '\n'])),
                 None => options,

@@ -13,7 +13,7 @@ use sqlx::{Describe, Either, Execute, Executor, Row, SqlStr};
 use tokio::task::yield_now;
 
 use super::budget::{Budget, Exceeded};
-use super::connections::{Connection, Planned, Planning, Pool, State};
+use super::connections::{Connection, Pool, State};
 use super::error::READ_ONLY;
 
 /// Bytes of rows after which a statement lets its deadline and other tasks run. A fast database always has the next row
@@ -68,7 +68,7 @@ impl<'c> Executor<'c> for &'c mut Connection {
     }
 }
 
-impl<'p> Executor<'p> for Planned<'p> {
+impl<'p> Executor<'p> for &'p Pool {
     type Database = Postgres;
 
     fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Step>>
@@ -99,40 +99,6 @@ impl<'p> Executor<'p> for Planned<'p> {
         'p: 'e,
     {
         Box::pin(async move { self.acquire().await?.describe(sql).await })
-    }
-}
-
-impl<'p> Executor<'p> for &'p Pool {
-    type Database = Postgres;
-
-    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Step>>
-    where
-        'p: 'e,
-        E: 'q + Execute<'q, Postgres>,
-    {
-        self.planned(Planning::ForValues).fetch_many(query)
-    }
-
-    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
-    where
-        'p: 'e,
-        E: 'q + Execute<'q, Postgres>,
-    {
-        self.planned(Planning::ForValues).fetch_optional(query)
-    }
-
-    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, sqlx::Result<PgStatement>>
-    where
-        'p: 'e,
-    {
-        self.planned(Planning::ForValues).prepare_with(sql, parameters)
-    }
-
-    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<Postgres>>>
-    where
-        'p: 'e,
-    {
-        self.planned(Planning::ForValues).describe(sql)
     }
 }
 

@@ -4,13 +4,12 @@
 //! A migration that needs a lock on a table waits for a short time only, because writers queue behind it. It is rolled
 //! back and repeated until the lock is available.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use sqlx::PgConnection;
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::{MigrateError, Migration, Migrator};
 use tokio::time::sleep;
 
 use super::error::{DENIED, DatabaseName, StorageError, has_code};
@@ -30,8 +29,6 @@ static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     migrator.set_ignore_missing(true);
     migrator
 });
-/// Pause between two attempts to take the migration lock.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Pause after a migration that did not get a lock.
 const LOCK_PAUSE: Duration = Duration::from_secs(1);
 /// Attempts to apply the migrations while locks are not available: about 20 minutes.
@@ -60,9 +57,6 @@ pub enum MigrationError {
         #[source]
         source: MigrateError,
     },
-    /// A build before the first release made the tables.
-    #[error("{0} was made by a build before version 0.1.0, and is not changed; configure new, empty databases")]
-    Unreleased(DatabaseName),
     /// A database operation before or after the migrations failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -95,15 +89,8 @@ impl fmt::Display for Step {
 
 /// Returns the changes that [`apply`] would make now, in their order. Partition indexes that a pending migration adds to
 /// the event table are missing.
-pub async fn plan(database: &Database) -> Result<Vec<Step>, MigrationError> {
-    let applied: HashSet<i64> = if has_migrations(database).await? {
-        let applied = sqlx::query_scalar("SELECT version FROM noetl._sqlx_migrations WHERE success");
-        database.run(applied.fetch_all(database.pool())).await?.into_iter().collect()
-    } else {
-        HashSet::new()
-    };
-    let pending = MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version));
-    let migrations = pending.map(|migration| Step::Migration {
+pub async fn plan(database: &Database) -> Result<Vec<Step>, StorageError> {
+    let migrations = unapplied(database).await?.into_iter().map(|migration| Step::Migration {
         version: migration.version,
         description: migration.description.to_string(),
     });
@@ -114,7 +101,7 @@ pub async fn plan(database: &Database) -> Result<Vec<Step>, MigrationError> {
 /// Logs what it is about to change, applies the migrations to one database, then builds the indexes of its large tables.
 pub async fn apply(database: &Database) -> Result<(), MigrationError> {
     let mut connection = database.connect().await.map_err(|error| database.failed(error))?;
-    lock(&mut connection).await.map_err(|error| database.failed(error))?;
+    lock_wait::hold(&mut connection, "noetl.migrate").await.map_err(|error| database.failed(error))?;
     announce(database, &plan(database).await?);
     sqlx::raw_sql(SHORT_WAIT).execute(&mut connection).await.map_err(|error| database.failed(error))?;
     for attempt in 1.. {
@@ -147,7 +134,7 @@ fn announce(database: &Database, steps: &[Step]) {
 
 /// Returns the error of a migration that failed.
 fn failed(database: DatabaseName, source: MigrateError) -> MigrationError {
-    if cause(&source).is_some_and(|error| has_code(error, DENIED)) {
+    if cause(&source).is_some_and(|error| has_code(error, &[DENIED])) {
         MigrationError::NotOwner { database, source }
     } else {
         MigrationError::Migration { database, source }
@@ -167,44 +154,24 @@ fn cause(error: &MigrateError) -> Option<&sqlx::Error> {
     }
 }
 
-/// Waits until no other process migrates this database, and takes the migration lock. The connection holds it until it
-/// is closed.
-///
-/// It polls and does not wait in the database: a waiting statement holds a snapshot, and the holder's
-/// `CREATE INDEX CONCURRENTLY` waits for every snapshot, so the two would deadlock.
-async fn lock(connection: &mut PgConnection) -> sqlx::Result<()> {
-    let ask = "SELECT pg_try_advisory_lock(hashtextextended('noetl.migrate', 0))";
-    while !sqlx::query_scalar::<_, bool>(ask).fetch_one(&mut *connection).await? {
-        sleep(ASK_AGAIN).await;
-    }
-    Ok(())
-}
-
-/// Returns whether a migration was ever applied. Fails if a build before the first release applied the first one.
-async fn has_migrations(database: &Database) -> Result<bool, MigrationError> {
+/// Returns the migrations of this server that are not applied. One that was applied with another text counts as not
+/// applied, and [`apply`] refuses the database.
+async fn unapplied(database: &Database) -> Result<Vec<&'static Migration>, StorageError> {
     let exists = sqlx::query_scalar!(r#"SELECT to_regclass('noetl._sqlx_migrations') IS NOT NULL AS "exists!""#);
     if !database.run(exists.fetch_one(database.pool())).await? {
-        return Ok(false);
+        return Ok(MIGRATIONS.iter().collect());
     }
-    let first = sqlx::query_scalar::<_, Vec<u8>>("SELECT checksum FROM noetl._sqlx_migrations WHERE version = 1");
-    let first = database.run(first.fetch_optional(database.pool())).await?;
-    let released = MIGRATIONS.iter().find(|migration| migration.version == 1);
-    if first.as_deref().zip(released).is_some_and(|(first, released)| *first != *released.checksum) {
-        return Err(MigrationError::Unreleased(database.name()));
-    }
-    Ok(first.is_some())
+    let applied = "SELECT version, checksum FROM noetl._sqlx_migrations WHERE success";
+    let applied = sqlx::query_as::<_, (i64, Vec<u8>)>(applied).fetch_all(database.pool());
+    let applied: HashMap<i64, Vec<u8>> = database.run(applied).await?.into_iter().collect();
+    let is_applied = |one: &Migration| applied.get(&one.version).is_some_and(|checksum| **checksum == *one.checksum);
+    Ok(MIGRATIONS.iter().filter(|one| !is_applied(one)).collect())
 }
 
 /// Returns whether every migration of this server is applied, and keys of events are unique: before the index on them is
-/// built, an event could be stored twice. Fails if a build before the first release made the tables.
-pub async fn is_current(database: &Database) -> Result<bool, MigrationError> {
-    if !has_migrations(database).await? {
-        return Ok(false);
-    }
-    let applied = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM noetl._sqlx_migrations WHERE success");
-    let applied = database.run(applied.fetch_one(database.pool())).await?;
-    let is_applied = usize::try_from(applied).is_ok_and(|applied| applied >= MIGRATIONS.iter().count());
-    Ok(is_applied && indexes::are_keys_unique(database).await?)
+/// built, an event could be stored twice.
+pub async fn is_current(database: &Database) -> Result<bool, StorageError> {
+    Ok(unapplied(database).await?.is_empty() && indexes::are_keys_unique(database).await?)
 }
 
 /// Returns the tables with a foreign key to the catalog, as databases of NoETL's own server have. A shard without

@@ -7,11 +7,8 @@
 //! A small default partition is scanned under the lock, so that no event is refused.
 
 use std::ops::Range;
-use std::time::Duration;
 
-use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgExecutor};
-use tokio::time::sleep;
 
 use super::error::{DENIED, StorageError, has_code};
 use super::lock_wait::{self, SHORT_WAIT};
@@ -25,8 +22,6 @@ const SMALL: i64 = 8 << 20;
 const ATTEMPTS: u32 = 4;
 /// Attempts to remove the check from the default partition. It must not stay, because it refuses events.
 const REMOVAL_ATTEMPTS: u32 = 300;
-/// Pause between two attempts to take the lock on the creation of partitions.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Name of the check on the default partition.
 const CHECK: &str = "noetl_partition_range";
 
@@ -70,7 +65,7 @@ pub async fn ensure(database: &Database, quarter: Quarter) -> Result<Vec<Ensured
         return Ok(Vec::new());
     }
     match create_missing(database, quarter, &range).await {
-        Err(error) if has_code(&error, DENIED) => {
+        Err(error) if has_code(&error, &[DENIED]) => {
             let partition = quarter.partition_name();
             let denied = |range| EnsuredPartition { partition: partition.clone(), range, outcome: Outcome::Denied };
             Ok(missing.into_iter().map(denied).collect())
@@ -84,15 +79,10 @@ pub async fn ensure(database: &Database, quarter: Quarter) -> Result<Vec<Ensured
 pub async fn copy_bounds(source: &Database, target: &Database) -> Result<bool, StorageError> {
     let wanted = source.run(bounded(source.pool())).await?;
     let work = async {
-        let mut connection = target.connect().await?;
-        lock(&mut connection).await?;
-        sqlx::raw_sql(SHORT_WAIT).execute(&mut connection).await?;
+        let mut connection = connect_alone(target).await?;
         for Partition { name, from, to } in wanted {
             for gap in gaps(&(from..to), &bounded(&mut connection).await?) {
-                let name = unquoted(&name);
-                let taken = sqlx::query_scalar!(r#"SELECT to_regclass('noetl.' || $1) IS NOT NULL AS "taken!""#, name);
-                let taken = taken.fetch_one(&mut connection).await?;
-                let name = if taken { format!("{name}_{}", gap.start).replace('-', "m") } else { name };
+                let name = free_name(&mut connection, &unquoted(&name), &gap).await?;
                 if create(&mut connection, &name, &gap).await? == Outcome::Busy {
                     return Ok(false);
                 }
@@ -140,18 +130,18 @@ pub(super) async fn bounded(connection: impl PgExecutor<'_>) -> sqlx::Result<Vec
     Ok(partitions)
 }
 
-/// Creates the partitions of the gaps on a connection of its own, while no other process does.
+/// Creates the partitions of the gaps. That of the whole quarter has the quarter's name, and the names of others also
+/// contain their first id.
 async fn create_missing(
     database: &Database,
     quarter: Quarter,
     range: &Range<i64>,
 ) -> sqlx::Result<Vec<EnsuredPartition>> {
-    let mut connection = database.connect().await?;
-    lock(&mut connection).await?;
-    sqlx::raw_sql(SHORT_WAIT).execute(&mut connection).await?;
-    let mut ensured = Vec::new();
+    let mut connection = connect_alone(database).await?;
+    let (name, mut ensured) = (quarter.partition_name(), Vec::new());
     for gap in gaps(range, &bounded(&mut connection).await?) {
-        let partition = free_name(&mut connection, quarter, range, &gap).await?;
+        let partition =
+            if gap == *range { free_name(&mut connection, &name, &gap).await? } else { with_first_id(&name, &gap) };
         let outcome = create(&mut connection, &partition, &gap).await?;
         ensured.push(EnsuredPartition { partition, range: gap, outcome });
     }
@@ -159,28 +149,24 @@ async fn create_missing(
     Ok(ensured)
 }
 
-/// Waits until no other process creates partitions. The connection holds the lock until it is closed. It polls, because a
-/// waiting statement would hold a snapshot, for which a concurrent build of an index waits.
-async fn lock(connection: &mut PgConnection) -> sqlx::Result<()> {
-    let ask = "SELECT pg_try_advisory_lock(hashtextextended('noetl.partitions', 0))";
-    while !sqlx::query_scalar::<_, bool>(ask).fetch_one(&mut *connection).await? {
-        sleep(ASK_AGAIN).await;
-    }
-    Ok(())
+/// Opens a connection of its own, once no other process creates partitions.
+async fn connect_alone(database: &Database) -> sqlx::Result<PgConnection> {
+    let mut connection = database.connect().await?;
+    lock_wait::hold(&mut connection, "noetl.partitions").await?;
+    sqlx::raw_sql(SHORT_WAIT).execute(&mut connection).await?;
+    Ok(connection)
 }
 
-/// Returns the quarter's name for the partition of the whole quarter, unless another table has it. The names of other
-/// partitions also contain their first id.
-async fn free_name(
-    connection: &mut PgConnection,
-    quarter: Quarter,
-    range: &Range<i64>,
-    gap: &Range<i64>,
-) -> sqlx::Result<String> {
-    let name = quarter.partition_name();
+/// Returns the name for a partition, with its first id if another table has the name.
+async fn free_name(connection: &mut PgConnection, name: &str, gap: &Range<i64>) -> sqlx::Result<String> {
     let taken = sqlx::query_scalar!(r#"SELECT to_regclass('noetl.' || $1) IS NOT NULL AS "taken!""#, name);
     let taken = taken.fetch_one(connection).await?;
-    Ok(if gap == range && !taken { name } else { format!("{name}_{}", gap.start) })
+    Ok(if taken { with_first_id(name, gap) } else { name.to_owned() })
+}
+
+/// Returns a name with the first id of a partition, which may be negative.
+fn with_first_id(name: &str, gap: &Range<i64>) -> String {
+    format!("{name}_{}", gap.start).replace('-', "m")
 }
 
 async fn create(connection: &mut PgConnection, name: &str, range: &Range<i64>) -> sqlx::Result<Outcome> {
@@ -206,11 +192,13 @@ async fn create(connection: &mut PgConnection, name: &str, range: &Range<i64>) -
 
 /// Returns the outcome that an error means, or the error.
 fn outcome_of(error: sqlx::Error) -> sqlx::Result<Outcome> {
-    match error.as_database_error().and_then(DatabaseError::code).as_deref() {
-        // `check_violation`: a row of the range was written meanwhile.
-        Some("23514") => Ok(Outcome::Blocked),
-        Some("55P03") => Ok(Outcome::Busy),
-        _ => Err(error),
+    // `check_violation`: a row of the range was written meanwhile.
+    if has_code(&error, &["23514"]) {
+        Ok(Outcome::Blocked)
+    } else if lock_wait::is_busy(&error) {
+        Ok(Outcome::Busy)
+    } else {
+        Err(error)
     }
 }
 

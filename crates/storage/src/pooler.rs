@@ -27,7 +27,7 @@ pub async fn shares_sessions(database: &Database) -> Result<bool, StorageError> 
         let mut shares = false;
         for _ in 0..COMPARISONS {
             match sqlx::raw_sql("BEGIN").execute(&mut other).await {
-                Err(error) if has_code(&error, PROTOCOL_VIOLATION) => return Ok(true),
+                Err(error) if has_code(&error, &[PROTOCOL_VIOLATION]) => return Ok(true),
                 begun => begun?,
             };
             // A pooler without another session would let `one` wait for this transaction.

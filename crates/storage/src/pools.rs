@@ -18,8 +18,9 @@ use sqlx::{Connection, PgConnection};
 use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 
-use super::connections::{ACQUIRE_DEADLINE, Planned, Planning, Pool};
+use super::connections::{ACQUIRE_DEADLINE, Pool};
 use super::error::{DISK_FULL, DatabaseName, StorageError, has_code, text};
+use super::lock_wait;
 use super::login::Login;
 use super::servers;
 use super::session_settings;
@@ -56,14 +57,15 @@ const LEASE_CONNECTIONS: u32 = 2;
 pub struct Database {
     name: DatabaseName,
     pool: Pool,
+    /// See [`Self::planned_once`].
+    pool_once: Pool,
     /// See [`Self::leases`].
     leases: Pool,
     login: Login,
-    /// Reason that the database is down; `None` while it is up or was not probed. Never [`Down::Full`].
-    down: RwLock<Option<Down>>,
+    /// Health according to the probes. Its `down` is never [`Down::Full`].
+    probed: RwLock<Health>,
     /// Time of the last write for which the disk had no space.
     full: RwLock<Option<Instant>>,
-    latency_micros: AtomicU64,
     /// Number of probes that timed out since the last successful one.
     slow_probes: AtomicU64,
     suspected: Notify,
@@ -94,7 +96,7 @@ pub enum Down {
 }
 
 /// Health of a database according to its probes and its refused writes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Health {
     /// Reason that the database is down; `None` if it is up.
     pub down: Option<Down>,
@@ -120,24 +122,22 @@ impl Database {
     /// Creates a database as [`Self::new`] does, whose password may be in a file.
     #[must_use]
     pub fn with_login(name: DatabaseName, login: &Login, connections: u32) -> Self {
-        let login = login.named("noetl-graphql").with(session_settings::UNLIMITED);
+        let login = login.with(session_settings::UNLIMITED);
         let pooled = login.with(session_settings::POOLED);
         let pool = Pool::new(name, pooled.clone(), connections);
         let leases = Pool::new(name, pooled, LEASE_CONNECTIONS);
         let half = || Semaphore::new((connections as usize / 2).max(1));
         let (holders, long) = (half(), half());
-        let (latency_micros, slow_probes) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
-        let (down, suspected) = (RwLock::new(None), Notify::new());
         Self {
             name,
+            pool_once: pool.planned_once(),
             pool,
             leases,
             login,
-            down,
+            probed: RwLock::default(),
             full: RwLock::default(),
-            latency_micros,
-            slow_probes,
-            suspected,
+            slow_probes: AtomicU64::new(0),
+            suspected: Notify::new(),
             responded: Mutex::default(),
             holders,
             long,
@@ -169,6 +169,7 @@ impl Database {
         self.name
     }
 
+    /// Returns the pool, for a statement whose best index may depend on its parameters.
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -176,19 +177,14 @@ impl Database {
     /// Returns the pool for a statement on this many rows that are given as arrays. Its plan must not depend on other
     /// parameters. For few rows, it is planned once for each connection. For many, PostgreSQL plans it for their number,
     /// because a plan for few rows would compare each row with each.
-    pub(super) fn planned_for(&self, rows: usize) -> Planned<'_> {
-        self.pool.planned(if rows <= FEW_ROWS { Planning::Once } else { Planning::ForValues })
+    pub(super) fn planned_for(&self, rows: usize) -> &Pool {
+        if rows <= FEW_ROWS { &self.pool_once } else { &self.pool }
     }
 
     /// Returns the pool for a statement whose plan depends on none of its parameters. It is planned once for each
     /// connection.
-    pub(super) fn planned_once(&self) -> Planned<'_> {
-        self.pool.planned(Planning::Once)
-    }
-
-    /// Returns the pool for a statement whose best index depends on its parameters.
-    pub(super) fn planned_each_time(&self) -> Planned<'_> {
-        self.pool.planned(Planning::ForValues)
+    pub(super) fn planned_once(&self) -> &Pool {
+        &self.pool_once
     }
 
     /// Returns the location of the shard's cursor row, which the process's writers of the row share.
@@ -248,9 +244,7 @@ impl Database {
         let work = async {
             let mut connection = self.connect().await?;
             sqlx::raw_sql(settings).execute(&mut connection).await?;
-            let taken =
-                sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS "taken!""#, lock);
-            Ok(taken.fetch_one(&mut connection).await?.then_some(connection))
+            Ok(lock_wait::try_hold(&mut connection, lock).await?.then_some(connection))
         };
         self.run(work).await
     }
@@ -324,7 +318,7 @@ impl Database {
 
     /// Classifies an error, and requests a probe if the database is unavailable.
     pub(super) fn failed(&self, error: sqlx::Error) -> StorageError {
-        if has_code(&error, DISK_FULL) {
+        if has_code(&error, &[DISK_FULL]) {
             *self.full.write().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
         let error = StorageError::classify(self.name, error);
@@ -350,7 +344,7 @@ impl Database {
 
     /// Returns the reason that all operations fail.
     fn down(&self) -> Option<Down> {
-        self.down.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.probed.read().unwrap_or_else(PoisonError::into_inner).down.clone()
     }
 
     /// Returns the health according to the probes and the refused writes. A disk counts as full for [`FULL_FOR`] after the
@@ -359,9 +353,9 @@ impl Database {
     pub fn health(&self) -> Health {
         let full = *self.full.read().unwrap_or_else(PoisonError::into_inner);
         let full = full.is_some_and(|at| at.elapsed() < FULL_FOR).then_some(Down::Full);
-        let down = self.down().or(full);
-        let micros = self.latency_micros.load(Ordering::Relaxed);
-        Health { down, latency: (micros != u64::MAX).then(|| Duration::from_micros(micros)) }
+        let mut health = self.probed.read().unwrap_or_else(PoisonError::into_inner).clone();
+        health.down = health.down.or(full);
+        health
     }
 
     /// Opens a connection outside the pool and stores the result as the health state. A server that refuses with an
@@ -370,8 +364,7 @@ impl Database {
     pub async fn probe(&self) {
         let outcome = match timeout(PROBE_DEADLINE, self.ping()).await {
             Ok(Ok(response)) => {
-                let micros = u64::try_from(response.latency.as_micros()).unwrap_or(u64::MAX);
-                self.latency_micros.store(micros, Ordering::Relaxed);
+                self.probed.write().unwrap_or_else(PoisonError::into_inner).latency = Some(response.latency);
                 self.slow_probes.store(0, Ordering::Relaxed);
                 response.read_only.then_some(Down::ReadOnly)
             }
@@ -385,13 +378,13 @@ impl Database {
             self.pool.suspect();
             self.leases.suspect();
         }
-        let mut down = self.down.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if down.as_ref().map(mem::discriminant) != outcome.as_ref().map(mem::discriminant) {
+        let mut probed = self.probed.write().unwrap_or_else(PoisonError::into_inner);
+        if probed.down.as_ref().map(mem::discriminant) != outcome.as_ref().map(mem::discriminant) {
             let reason = outcome.as_ref().map(tracing::field::display);
             tracing::warn!(database = %self.name, reason, up = outcome.is_none(), "database health changed");
         }
-        *down = outcome;
-        drop(down);
+        probed.down = outcome;
+        drop(probed);
         if self.slow_probes.load(Ordering::Relaxed) == 1 {
             self.suspected.notify_one();
         }

@@ -12,10 +12,9 @@
 //! The history of executions outlives them: the row of an execution is deleted only when the hours of its start and its end
 //! are counted, and in the same statement these hours become final, so they are not computed again.
 
-use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use super::error::{DENIED, StorageError};
+use super::error::{DENIED, StorageError, has_code};
 use super::execution_history_close::DAYS_COUNTED;
 use super::partitions;
 use super::snapshots::AGGREGATE;
@@ -295,10 +294,6 @@ async fn holds_unseen(
     )
     .fetch_one(connection)
     .await
-}
-
-fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
-    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| codes.contains(&code.as_ref()))
 }
 
 fn parse(snapshot: &str) -> sqlx::Result<TxSnapshot> {

@@ -91,7 +91,7 @@ pub(super) fn is_up(error: &sqlx::Error) -> bool {
 
 /// Returns whether every server has responded and is read-only.
 pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
-    has_code(error, READ_ONLY) && is_certain(error)
+    has_code(error, &[READ_ONLY]) && is_certain(error)
 }
 
 /// Returns whether an error is a response that tells the state of the database.
@@ -179,7 +179,7 @@ fn joined(mut failures: Vec<Failure>) -> sqlx::Error {
 fn rank(error: &sqlx::Error) -> u8 {
     match error {
         error if is_up(error) => 0,
-        sqlx::Error::Database(_) if !has_code(error, READ_ONLY) => 1,
+        sqlx::Error::Database(_) if !has_code(error, &[READ_ONLY]) => 1,
         sqlx::Error::Database(_) => 2,
         sqlx::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => 3,
         _ => 4,

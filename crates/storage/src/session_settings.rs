@@ -74,7 +74,7 @@ pub(super) async fn open(login: &Login) -> sqlx::Result<PgConnection> {
     let mut connection = loop {
         match servers::connect(login).await {
             Err(error)
-                if login.can_change() && has_code(&error, WRONG_PASSWORD) && begun.elapsed() < PASSWORD_CHANGE =>
+                if login.can_change() && has_code(&error, &[WRONG_PASSWORD]) && begun.elapsed() < PASSWORD_CHANGE =>
             {
                 sleep(PASSWORD_PAUSE).await;
             }
@@ -89,7 +89,7 @@ pub(super) async fn open(login: &Login) -> sqlx::Result<PgConnection> {
 /// Returns the statement that changes the settings of a session that differ from the wanted ones, and switches off the
 /// newer limits, if PostgreSQL has them. Neither names nor values have quotes.
 fn missing_settings(login: &Login) -> String {
-    let own = login.settings().into_iter().map(|(name, value)| format!("('{name}', '{value}', true)"));
+    let own = login.settings().iter().map(|(name, value)| format!("('{name}', '{value}', true)"));
     let newer = NEWER_LIMITS.map(|name| format!("('{name}', '0', false)"));
     format!(
         "SELECT set_config(name, wanted, false) FROM (VALUES {}) AS setting (name, wanted, required)

@@ -300,9 +300,10 @@ pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Resul
     Ok(())
 }
 
-/// Stores the reason that the leader can't publish now. It keeps the lease. Has no effect if the fence was raised.
+/// Stores the reason that the leader can't publish now; `None`: it can. The leader keeps the lease. Has no effect if
+/// the fence was raised.
 #[tracing::instrument(level = "debug", name = "sql.tail.note_error", skip_all, fields(database = %shard.name(), fence))]
-pub async fn note_error(shard: &Database, fence: i64, error: &str) -> Result<(), StorageError> {
+pub async fn note_error(shard: &Database, fence: i64, error: Option<&str>) -> Result<(), StorageError> {
     let update = sqlx::query!(
         "UPDATE noetl.tail_cursor SET last_error = $2 WHERE fence = $1 AND last_error IS DISTINCT FROM $2",
         fence,
@@ -317,14 +318,6 @@ pub async fn note_error(shard: &Database, fence: i64, error: &str) -> Result<(),
 pub async fn sees_transactions(shard: &Database) -> Result<bool, StorageError> {
     let right = sqlx::query_scalar!(r#"SELECT pg_has_role('pg_read_all_stats', 'USAGE') AS "sees!""#);
     shard.run(right.fetch_one(shard.pool())).await
-}
-
-/// Removes the stored error, because its reason no longer exists. Has no effect if the fence was raised.
-#[tracing::instrument(level = "debug", name = "sql.tail.clear_error", skip_all, fields(database = %shard.name(), fence))]
-pub async fn clear_error(shard: &Database, fence: i64) -> Result<(), StorageError> {
-    let update = sqlx::query!("UPDATE noetl.tail_cursor SET last_error = NULL WHERE fence = $1", fence);
-    shard.run(update.execute(shard.pool())).await?;
-    Ok(())
 }
 
 /// Sets the cursor to another position and epoch, and binds it to this database. `Ok(false)`: the fence was raised.

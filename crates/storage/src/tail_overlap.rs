@@ -15,12 +15,12 @@ pub struct PublishedEvent {
     pub tx_id: Option<u64>,
 }
 
-/// Returns the index of the first of these events that the database does not have; `Ok(None)` if it has all of them.
+/// Returns the indexes of those of these events that the database does not have, in order.
 #[tracing::instrument(
-    level = "debug", name = "sql.tail_overlap.first_missing", skip_all,
-    fields(database = %shard.name())
+    level = "debug", name = "sql.tail_overlap.missing", skip_all,
+    fields(database = %shard.name(), count = events.len())
 )]
-pub async fn first_missing(shard: &Database, events: &[PublishedEvent]) -> Result<Option<usize>, StorageError> {
+pub async fn missing(shard: &Database, events: &[PublishedEvent]) -> Result<Vec<usize>, StorageError> {
     let executions: Vec<i64> = events.iter().map(|event| event.key.execution_id).collect();
     let ids: Vec<i64> = events.iter().map(|event| event.key.event_id).collect();
     let transactions: Vec<String> =
@@ -29,15 +29,14 @@ pub async fn first_missing(shard: &Database, events: &[PublishedEvent]) -> Resul
         r#"SELECT number AS "number!"
            FROM unnest($1::bigint[], $2::bigint[], $3::text[]) WITH ORDINALITY
                 AS given (execution_id, event_id, tx_id, number)
-           WHERE NOT EXISTS (
-               SELECT FROM noetl.event
-               WHERE event.execution_id = given.execution_id AND event.event_id = given.event_id
-                 AND (given.tx_id = '' OR event.tx_id::text = given.tx_id))
-           ORDER BY number LIMIT 1"#,
+           WHERE (SELECT 1 FROM noetl.event
+                  WHERE event.execution_id = given.execution_id AND event.event_id = given.event_id
+                    AND (given.tx_id = '' OR event.tx_id::text = given.tx_id) LIMIT 1) IS NULL
+           ORDER BY number"#,
         &executions,
         &ids,
         &transactions,
     );
-    let number = shard.run(query.fetch_optional(shard.pool())).await?;
-    Ok(number.and_then(|number| usize::try_from(number - 1).ok()))
+    let numbers = shard.run(query.fetch_all(shard.pool())).await?;
+    Ok(numbers.into_iter().filter_map(|number| usize::try_from(number - 1).ok()).collect())
 }

@@ -86,7 +86,7 @@ impl Tailer {
             } else {
                 if !works {
                     // A batch removes the error of an earlier leadership. Nothing is left to publish, so none does.
-                    tail::clear_error(&self.database, cursor.fence).await?;
+                    tail::note_error(&self.database, cursor.fence, None).await?;
                     works = true;
                 }
                 self.wait(&mut idle).await;

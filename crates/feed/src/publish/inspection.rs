@@ -19,7 +19,7 @@ use noetl_domain::shard::ShardIndex;
 use noetl_storage::check::feed::{self, FeedPosition};
 use noetl_storage::pools::Database;
 use noetl_storage::tail::History;
-use noetl_storage::tail_overlap::PublishedEvent;
+use noetl_storage::tail_overlap::{self, PublishedEvent};
 
 /// Number of messages at the end of the stream that are searched for foreign ones.
 const SEARCHED: u64 = 1_000;
@@ -156,8 +156,8 @@ async fn compare(
         }
         let named = |stored: &Stored| PublishedEvent { key: stored.key, tx_id: stored.tx_id.filter(|_| same_ids) };
         let events: Vec<PublishedEvent> = published.iter().map(named).collect();
-        for unknown in feed::unknown(database, &events).await? {
-            if let Some(Stored { sequence, key, .. }) = published.get(unknown) {
+        for missing in tail_overlap::missing(database, &events).await? {
+            if let Some(Stored { sequence, key, .. }) = published.get(missing) {
                 let description =
                     || format!("message {sequence}: event {} of execution {}", key.event_id, key.execution_id);
                 inspection.missing.add(description);

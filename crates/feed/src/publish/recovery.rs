@@ -229,8 +229,8 @@ impl Tailer {
         while let Some(chunk) = chunks.try_next().await.map_err(|failed| failed.1)? {
             let named = |stored: &Stored| PublishedEvent { key: stored.key, tx_id: stored.tx_id.filter(|_| same_ids) };
             let events: Vec<PublishedEvent> = chunk.iter().map(named).collect();
-            if let Some(missing) = tail_overlap::first_missing(&self.database, &events).await? {
-                return Ok(chunk.get(missing).map(|stored| stored.sequence));
+            if let Some(missing) = tail_overlap::missing(&self.database, &events).await?.first() {
+                return Ok(chunk.get(*missing).map(|stored| stored.sequence));
             }
         }
         Ok(None)

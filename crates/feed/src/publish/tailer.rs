@@ -218,7 +218,7 @@ impl Tailer {
         let reason = outcome.as_ref().map(ToString::to_string);
         let of_broker = outcome.as_ref().is_some_and(LeadershipLost::is_of_broker);
         if of_broker && self.is_connected() && !failures.have_lasted(KEEP_FOR) {
-            if let Err(error) = tail::note_error(&self.database, fence, reason.as_deref().unwrap_or_default()).await {
+            if let Err(error) = tail::note_error(&self.database, fence, reason.as_deref()).await {
                 tracing::debug!(shard = self.shard, %error, "the reason of the failure was not stored");
             }
             pause(AFTER_FAILURE, stop).await;

@@ -22,10 +22,7 @@ impl Subject for Claims<'_> {
     type Key = ClaimKey;
     /// The execution that the claim names.
     type Detail = i64;
-
-    fn name(&self) -> &'static str {
-        "dedup claims"
-    }
+    const NAME: &'static str = "dedup claims";
 
     fn database(&self) -> &Database {
         self.reach.cluster()

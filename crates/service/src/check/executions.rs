@@ -33,10 +33,7 @@ impl Subject for ListRows<'_> {
     type Key = i64;
     /// The claim to make again.
     type Detail = Option<DescribedClaim>;
-
-    fn name(&self) -> &'static str {
-        "executions"
-    }
+    const NAME: &'static str = "executions";
 
     fn database(&self) -> &Database {
         self.reach.shard(self.shard)

@@ -23,10 +23,7 @@ impl Subject for HistoryHours<'_> {
     /// Start of an hour.
     type Key = DateTime<Utc>;
     type Detail = ();
-
-    fn name(&self) -> &'static str {
-        "history"
-    }
+    const NAME: &'static str = "history";
 
     fn database(&self) -> &Database {
         self.reach.shard(self.shard)

@@ -18,10 +18,7 @@ pub(super) struct Logs<'a> {
 impl Subject for Logs<'_> {
     type Key = i64;
     type Detail = ();
-
-    fn name(&self) -> &'static str {
-        "logs"
-    }
+    const NAME: &'static str = "logs";
 
     fn database(&self) -> &Database {
         self.reach.shard(self.shard)

@@ -72,9 +72,8 @@ trait Subject {
     type Key: Clone + PartialEq;
     /// Data that a repair needs.
     type Detail;
-
-    /// Returns the name of the rows.
-    fn name(&self) -> &'static str;
+    /// Name of the rows.
+    const NAME: &'static str;
 
     /// Returns the database of the rows.
     fn database(&self) -> &Database;
@@ -153,10 +152,8 @@ impl Check {
 /// Compares a table, and adds its differences to the findings.
 async fn look<S: Subject>(subject: &S, reach: &Reach, repairer: Option<&Repairer>, findings: &mut Findings) {
     if let Err(error) = compare(subject, reach, repairer, findings).await {
-        findings.could_not_check(
-            format!("{} of {}", subject.name(), subject.database().name()),
-            WithCauses(&error).to_string(),
-        );
+        findings
+            .could_not_check(format!("{} of {}", S::NAME, subject.database().name()), WithCauses(&error).to_string());
     }
 }
 
@@ -204,7 +201,7 @@ async fn settle<S: Subject>(
         {
             if let Err(error) = subject.repair(&found, repairer).await {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(part = subject.name(), database = %subject.database().name(), error, "a repair failed");
+                tracing::warn!(part = S::NAME, database = %subject.database().name(), error, "a repair failed");
             }
             left = subject.examine(keys).await?.into_iter().map(|one| (one.kind, one.description)).collect();
         }

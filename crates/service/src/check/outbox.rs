@@ -17,10 +17,7 @@ pub(super) struct OutboxRows<'a> {
 impl Subject for OutboxRows<'_> {
     type Key = i64;
     type Detail = ();
-
-    fn name(&self) -> &'static str {
-        "outbox rows"
-    }
+    const NAME: &'static str = "outbox rows";
 
     fn database(&self) -> &Database {
         self.reach.shard(self.shard)

@@ -23,10 +23,7 @@ impl Subject for Registrations<'_> {
     type Key = String;
     /// The registered subscription.
     type Detail = i64;
-
-    fn name(&self) -> &'static str {
-        "registrations"
-    }
+    const NAME: &'static str = "registrations";
 
     fn database(&self) -> &Database {
         self.reach.cluster()

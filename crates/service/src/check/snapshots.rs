@@ -18,10 +18,7 @@ pub(super) struct Snapshots<'a> {
 impl Subject for Snapshots<'_> {
     type Key = SnapshotKey;
     type Detail = ();
-
-    fn name(&self) -> &'static str {
-        "snapshots"
-    }
+    const NAME: &'static str = "snapshots";
 
     fn database(&self) -> &Database {
         self.reach.shard(self.shard)

@@ -20,10 +20,7 @@ impl Subject for LiveSubscriptions<'_> {
     type Key = i64;
     /// The path.
     type Detail = String;
-
-    fn name(&self) -> &'static str {
-        "source subscriptions"
-    }
+    const NAME: &'static str = "source subscriptions";
 
     fn database(&self) -> &Database {
         self.reach.shard(self.shard)

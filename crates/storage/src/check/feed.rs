@@ -3,7 +3,6 @@
 use crate::error::StorageError;
 use crate::pools::Database;
 use crate::tail::History;
-use crate::tail_overlap::PublishedEvent;
 use crate::tail_upgrade;
 use noetl_domain::feed::FeedId;
 
@@ -40,30 +39,4 @@ pub async fn position(shard: &Database) -> Result<Option<FeedPosition>, StorageE
         stream_created: row.stream_created,
         history: History::of(upgraded, row.moved || row.ahead, row.continued),
     }))
-}
-
-/// Returns the indexes of those of these events that the database does not have.
-#[tracing::instrument(
-    level = "debug", name = "sql.check.unknown_events", skip_all,
-    fields(database = %shard.name(), count = events.len())
-)]
-pub async fn unknown(shard: &Database, events: &[PublishedEvent]) -> Result<Vec<usize>, StorageError> {
-    let executions: Vec<i64> = events.iter().map(|event| event.key.execution_id).collect();
-    let ids: Vec<i64> = events.iter().map(|event| event.key.event_id).collect();
-    let transactions: Vec<String> =
-        events.iter().map(|event| event.tx_id.map_or_else(String::new, |id| id.to_string())).collect();
-    let query = sqlx::query_scalar!(
-        r#"SELECT number AS "number!"
-           FROM unnest($1::bigint[], $2::bigint[], $3::text[]) WITH ORDINALITY
-                AS given (execution_id, event_id, tx_id, number)
-           WHERE (SELECT 1 FROM noetl.event
-                  WHERE event.execution_id = given.execution_id AND event.event_id = given.event_id
-                    AND (given.tx_id = '' OR event.tx_id::text = given.tx_id) LIMIT 1) IS NULL
-           ORDER BY number"#,
-        &executions,
-        &ids,
-        &transactions,
-    );
-    let numbers = shard.run(query.fetch_all(shard.pool())).await?;
-    Ok(numbers.into_iter().filter_map(|number| usize::try_from(number - 1).ok()).collect())
 }
