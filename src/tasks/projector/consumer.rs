@@ -10,7 +10,8 @@ use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::{ConsumerErrorKind, Stream};
 use tokio::time::sleep;
 
-use super::{BATCH, BoxError};
+use super::BATCH;
+use noetl_runtime::supervisor::TaskError;
 
 /// Consumer that all replicas share. NoETL's own projector uses `noetl_projector`.
 const CONSUMER: &str = "noetl_graphql_projector";
@@ -48,7 +49,7 @@ impl Receipts {
 
 /// Returns the number of messages at the beginning of the stream that are gone and that no projector may have received:
 /// they expired or were deleted before.
-pub(super) async fn missed(stream: &Stream<()>) -> Result<u64, BoxError> {
+pub(super) async fn missed(stream: &Stream<()>) -> Result<u64, TaskError> {
     let first = stream.get_info().await?.state.first_sequence;
     let acknowledged = match stream.consumer_info(CONSUMER).await {
         Ok(info) => info.ack_floor.stream_sequence,
@@ -59,7 +60,7 @@ pub(super) async fn missed(stream: &Stream<()>) -> Result<u64, BoxError> {
 }
 
 /// Opens the consumer of a stream. Creates it if it does not exist, and corrects its settings.
-pub(super) async fn open(stream: &Stream<()>) -> Result<PullConsumer, BoxError> {
+pub(super) async fn open(stream: &Stream<()>) -> Result<PullConsumer, TaskError> {
     let config = pull::Config {
         durable_name: Some(CONSUMER.to_owned()),
         ack_policy: AckPolicy::Explicit,
@@ -96,7 +97,7 @@ pub(super) async fn watch(
     consumer: &PullConsumer,
     receipts: &Receipts,
     stalled: impl Fn(Option<String>),
-) -> Result<Infallible, BoxError> {
+) -> Result<Infallible, TaskError> {
     let settings: &Config = &consumer.cached_info().config;
     let (mut seen, mut end, mut checks) = (receipts.received.load(Ordering::Relaxed), u64::MAX, 0);
     loop {

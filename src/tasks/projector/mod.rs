@@ -41,6 +41,7 @@ use noetl_feed::wire::streams;
 use noetl_runtime::causes::WithCauses;
 use noetl_runtime::crash_point;
 use noetl_runtime::stalls::Stalls;
+use noetl_runtime::supervisor::TaskError;
 use noetl_service::projections::Projections;
 use noetl_service::read_model::ReadModel;
 use noetl_storage::pools::Databases;
@@ -59,14 +60,12 @@ const PULL_EXPIRY: Duration = Duration::from_secs(20);
 /// Number of deliveries after which a message is given up if its execution can't be stored although the databases are
 /// available.
 const MAX_DELIVERIES: u32 = 8;
-/// Time from one look for missed messages to the next.
+/// Interval of the searches for missed messages.
 const MISSED_EVERY: Duration = Duration::from_secs(10);
 /// Pause after a failure, and before a message is delivered again; the latter doubles up to [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(1);
 /// Longest pause before a message is delivered again.
 const MAX_RETRY: Duration = Duration::from_mins(1);
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Projector of one shard.
 #[derive(Debug, Clone)]
@@ -163,7 +162,7 @@ impl Projector {
 
     /// Processes messages until the consumer ends or fails, or another program changes its settings. `missed` is the number
     /// of missed messages for which a pass over the logs was requested.
-    async fn consume(&self, missed: &mut u64) -> Result<(), BoxError> {
+    async fn consume(&self, missed: &mut u64) -> Result<(), TaskError> {
         let context = streams::context(self.client.clone(), &self.names);
         let stream = context.get_stream_no_info(self.names.stream(self.shard)).await?;
         // Before the consumer exists: if the request fails, the next attempt finds the same.
@@ -178,7 +177,7 @@ impl Projector {
     }
 
     /// Looks for messages that expire while databases are unavailable.
-    async fn watch_missed(&self, stream: &Stream<()>, missed: &mut u64) -> Result<Infallible, BoxError> {
+    async fn watch_missed(&self, stream: &Stream<()>, missed: &mut u64) -> Result<Infallible, TaskError> {
         loop {
             sleep(MISSED_EVERY).await;
             self.cover(consumer::missed(stream).await?, missed).await?;
@@ -186,7 +185,7 @@ impl Projector {
     }
 
     /// Has the list filled from the logs if messages were missed since the last request.
-    async fn cover(&self, found: u64, missed: &mut u64) -> Result<(), BoxError> {
+    async fn cover(&self, found: u64, missed: &mut u64) -> Result<(), TaskError> {
         if found > *missed {
             self.read_model.request(&self.databases, self.shard).await?;
             tracing::warn!(
@@ -212,7 +211,7 @@ impl Projector {
         }
     }
 
-    async fn process(&self, consumer: &PullConsumer, receipts: &Receipts) -> Result<(), BoxError> {
+    async fn process(&self, consumer: &PullConsumer, receipts: &Receipts) -> Result<(), TaskError> {
         // A message larger than the request would never be delivered.
         let bytes = MAX_BYTES.max(2 * self.client.server_info().max_payload);
         let pulled = consumer.stream().max_messages_per_batch(BATCH).max_bytes_per_batch(bytes);
@@ -251,7 +250,7 @@ impl Projector {
 
     /// Advances the executions of messages, and acknowledges the messages. Returns those that are kept, because a database
     /// is unavailable.
-    async fn project(&self, notifications: Vec<Notification>) -> Result<Vec<Notification>, BoxError> {
+    async fn project(&self, notifications: Vec<Notification>) -> Result<Vec<Notification>, TaskError> {
         if let Some(last) = notifications.last() {
             let shard = self.shard.to_string();
             #[expect(clippy::cast_precision_loss, reason = "a gauge")]

@@ -9,10 +9,8 @@ use std::time::Duration;
 use async_nats::Client;
 use async_nats::connection::State;
 use async_nats::jetstream::Context;
-use async_nats::jetstream::context::{GetStreamByNameError, GetStreamByNameErrorKind, GetStreamError};
-use async_nats::jetstream::stream::{
-    Info, InfoError, LastRawMessageError, LastRawMessageErrorKind, RetentionPolicy, Stream,
-};
+use async_nats::jetstream::context::GetStreamByNameErrorKind;
+use async_nats::jetstream::stream::{Info, LastRawMessageErrorKind, RetentionPolicy, Stream};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::timeout;
@@ -23,11 +21,11 @@ use noetl_domain::shard::ShardIndex;
 use noetl_feed::wire::names::StreamNames;
 use noetl_feed::wire::streams;
 use noetl_runtime::clock;
+use noetl_runtime::supervisor::TaskError;
 use noetl_service::outbox::Outbox;
 use noetl_storage::outbox::Untouched;
-use noetl_use_cases::error::ServiceError;
 
-/// Interval of the looks at the stream.
+/// Interval of the checks of the stream.
 const PERIOD: Duration = Duration::from_secs(5);
 /// Shortest time between two searches in a stream that continues.
 const BETWEEN_SEARCHES: TimeDelta = TimeDelta::seconds(30);
@@ -62,20 +60,6 @@ struct Seen {
     search_until: DateTime<Utc>,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum SearchFailed {
-    #[error(transparent)]
-    FindStream(#[from] GetStreamByNameError),
-    #[error(transparent)]
-    GetStream(#[from] GetStreamError),
-    #[error(transparent)]
-    Info(#[from] InfoError),
-    #[error(transparent)]
-    Message(#[from] LastRawMessageError),
-    #[error(transparent)]
-    Rows(#[from] ServiceError),
-}
-
 impl LostNotifications {
     /// Creates the search on a shard.
     #[must_use]
@@ -89,7 +73,7 @@ impl LostNotifications {
         let mut seen = None;
         while !stop.is_cancelled() {
             if self.client.connection_state() == State::Connected
-                && let Err(error) = self.look(&mut seen).await
+                && let Err(error) = self.check(&mut seen).await
             {
                 tracing::debug!(shard = self.shard, %error, "lost notifications can't be looked for now");
             }
@@ -97,8 +81,8 @@ impl LostNotifications {
         }
     }
 
-    /// Looks at the stream, and searches if messages may be gone.
-    async fn look(&self, seen: &mut Option<Seen>) -> Result<(), SearchFailed> {
+    /// Searches if messages of the stream may be gone.
+    async fn check(&self, seen: &mut Option<Seen>) -> Result<(), TaskError> {
         let name = match self.context.stream_by_subject(&self.names.notification_subjects()).await {
             Ok(name) => name,
             Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => return Ok(()),
@@ -128,12 +112,12 @@ impl LostNotifications {
     }
 
     /// Delivers the notifications again that were delivered up to a time and that the stream lacks.
-    async fn search(&self, stream: &Stream, until: DateTime<Utc>) -> Result<(), SearchFailed> {
+    async fn search(&self, stream: &Stream, until: DateTime<Utc>) -> Result<(), TaskError> {
         let mut after = None;
         loop {
             let page = self.outbox.untouched(self.shard, after, RELAY, until).await?;
-            let looks = stream::iter(page.rows).map(|row| self.lost(stream, row)).buffer_unordered(AT_ONCE);
-            let lost: Vec<Untouched> = looks.try_filter_map(async |lost| Ok(lost)).try_collect().await?;
+            let searched = stream::iter(page.rows).map(|row| self.lost(stream, row)).buffer_unordered(AT_ONCE);
+            let lost: Vec<Untouched> = searched.try_filter_map(async |lost| Ok(lost)).try_collect().await?;
             if !lost.is_empty() {
                 self.outbox.deliver_again(self.shard, &lost).await?;
             }
@@ -145,7 +129,7 @@ impl LostNotifications {
     }
 
     /// Returns the row if the stream lacks its message. The subject of a notification is that of one execution.
-    async fn lost(&self, stream: &Stream, row: Untouched) -> Result<Option<Untouched>, SearchFailed> {
+    async fn lost(&self, stream: &Stream, row: Untouched) -> Result<Option<Untouched>, TaskError> {
         let Some(subject) = self.names.notification(&row.subject) else { return Ok(None) };
         match stream.get_last_raw_message_by_subject(&subject).await {
             Ok(_) => Ok(None),
@@ -167,7 +151,7 @@ impl Seen {
         }
     }
 
-    /// Returns whether a later look saw the same stream, with all its messages or without its first ones.
+    /// Returns whether a later check saw the same stream, with all its messages or without its first ones.
     const fn is_continued_by(&self, later: &Self) -> bool {
         self.created == later.created && self.last_sequence <= later.last_sequence
     }

@@ -7,7 +7,6 @@
 //! has the same id, so a message that the stream calls a duplicate is this one.
 
 use std::error::Error;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::Client;
@@ -105,7 +104,7 @@ impl Publisher {
         if self.client.connection_state() != State::Connected {
             return Err(NotReady::Disconnected);
         }
-        let connects = self.client.statistics().connects.load(Ordering::Relaxed);
+        let connects = streams::connects(&self.client);
         if self.seen_on != Some(connects) {
             self.ensure_stream(self.replicated_on != Some(connects)).await?;
             (self.seen_on, self.replicated_on) = (Some(connects), Some(connects));

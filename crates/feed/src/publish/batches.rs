@@ -5,18 +5,18 @@
 //! is stored, and the leader appends the rest.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::{StreamExt, future};
 use tokio::time::{Instant, sleep};
 
 use crate::publish::error::PublishError;
-use crate::publish::idle::{Idle, StreamCheck};
+use crate::publish::idle::Idle;
 use crate::publish::notice::ForeignMessages;
-use crate::publish::overlap::{Skipped, discard};
-use crate::publish::publisher::{Batch, Publisher, Resume, StreamEnd};
+use crate::publish::overlap::Skipped;
+use crate::publish::publisher::{Publisher, Resume, StreamEnd};
 use crate::publish::tailer::{LEASE, LeadershipLost, REFUSED_FOR, Tailer};
+use crate::wire::streams;
 use noetl_domain::event::EventKey;
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::tail::{self, TailCursor};
@@ -25,6 +25,8 @@ use noetl_storage::tail_session::TailSession;
 
 /// Longest pause before a refused publish is tried again. The first attempt follows at once.
 const MAX_REFUSED_PAUSE: Duration = Duration::from_millis(50);
+/// Interval of the checks of the stream while no events come. While a leader publishes, acknowledgements show a loss.
+const STREAM_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval at which the connection to the broker is checked.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -36,7 +38,7 @@ impl Tailer {
         let (client, names) = (self.client.clone(), self.names.clone());
         let feed = cursor.owner.feed;
         let mut publisher = Publisher::open(client, self.shard, feed, names, settings.stream, settings.batch).await?;
-        let mut connects = self.connects();
+        let mut connects = streams::connects(&self.client);
         let epoch = cursor.feed_epoch;
         let (mut cursor, mut end) = self.recover(&publisher, cursor).await?;
         let mut skip = Skipped::read(&publisher, cursor.overlap).await?;
@@ -44,13 +46,13 @@ impl Tailer {
         // After a rewind, only the batch gone back to and the next one can hold events that were published before.
         let again = if cursor.feed_epoch > epoch { cursor.batch + 1 } else { 0 };
         let (mut idle, mut foreign) = (Idle::new(settings.poll), ForeignMessages::new(publisher.stream_name()));
-        let (mut check, mut works) = (StreamCheck::new(), false);
+        let (mut checked, mut works) = (Instant::now(), false);
         let mut noetl_publishes = session.noetl_publishes().await?;
         loop {
             // After a reconnect the broker may have lost data, so the stream is checked even if nothing was committed.
-            let seen = self.connects();
+            let seen = streams::connects(&self.client);
             if seen != connects {
-                (connects, end) = (seen, self.look_again(&publisher, &cursor).await?);
+                (connects, end) = (seen, self.own_end(&publisher, &cursor).await?);
             }
             if let Some(target) = cursor.target.clone() {
                 let mut turn = Turn {
@@ -62,7 +64,7 @@ impl Tailer {
                     skip: &skip,
                 };
                 let finished = tokio::select! {
-                    finished = self.finish_batch(&mut turn, &cursor, target.clone(), end) => finished?,
+                    finished = self.finish_batch(&mut turn, &cursor, &target, end) => finished?,
                     () = self.reconnected(connects) => return Err(LeadershipLost::Reconnected),
                 };
                 if finished.events > 0 {
@@ -90,21 +92,17 @@ impl Tailer {
                     works = true;
                 }
                 self.wait(&mut idle).await;
-                if check.is_due() {
+                if checked.elapsed() >= STREAM_CHECK_INTERVAL {
+                    checked = Instant::now();
                     self.check_stream(&publisher, &cursor).await?;
                 }
             }
         }
     }
 
-    /// Returns the number of times that the client has connected to the broker.
-    fn connects(&self) -> u64 {
-        self.client.statistics().connects.load(Ordering::Relaxed)
-    }
-
     /// Waits until the client has reconnected to the broker.
     async fn reconnected(&self, connects: u64) {
-        while self.connects() == connects {
+        while streams::connects(&self.client) == connects {
             sleep(CONNECTION_CHECK_INTERVAL).await;
         }
     }
@@ -124,14 +122,10 @@ impl Tailer {
         &self,
         turn: &mut Turn<'_>,
         cursor: &TailCursor,
-        target: TxSnapshot,
+        target: &TxSnapshot,
         mut end: StreamEnd,
     ) -> Result<FinishedBatch, LeadershipLost> {
-        let (number, done) = (cursor.batch, cursor.done.clone());
-        let discard = cursor.overlap.and_then(discard);
-        let (epoch, id) = (cursor.feed_epoch, cursor.batch_id);
-        let batch = Batch { epoch, number, id, done, target, owner: cursor.owner, discard };
-        let skip = turn.skip;
+        let (number, skip) = (cursor.batch, turn.skip);
         let mut distinct = turn.noetl_publishes.then_some(0);
         let (mut reached, mut since, mut pause) = (0, Instant::now(), Duration::ZERO);
         loop {
@@ -141,8 +135,8 @@ impl Tailer {
                 (reached, since, pause) = (index, Instant::now(), Duration::ZERO);
             }
             let events = turn.session.read_batch(BatchRead {
-                done: &batch.done,
-                target: &batch.target,
+                done: &cursor.done,
+                target,
                 behind,
                 before: behind.map_or(0, |_| index),
                 payload_limit: turn.publisher.payload_limit(),
@@ -151,7 +145,7 @@ impl Tailer {
             let events = events.filter(|event| future::ready(!skip.contains(event)));
             let events = events.skip(usize::try_from(gone).unwrap_or(usize::MAX));
             let from = Resume { index, after: end.sequence, distinct };
-            match turn.publisher.append(&batch, events, from).await {
+            match turn.publisher.append(cursor, events, from).await {
                 Ok(sequence) => {
                     let appended = sequence - end.sequence;
                     self.complete(turn, number, sequence, index, appended).await?;
@@ -175,7 +169,7 @@ impl Tailer {
             if !tail::renew(&self.database, cursor.fence, LEASE.as_secs_f64()).await? {
                 return Err(LeadershipLost::Fenced);
             }
-            end = self.look_again(turn.publisher, cursor).await?;
+            end = self.own_end(turn.publisher, cursor).await?;
         }
     }
 

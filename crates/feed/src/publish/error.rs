@@ -42,12 +42,7 @@ pub(super) enum StandBack {
          with NOETL_EVENT_STREAM_PREFIX, or delete the stream if its deployment no longer exists",
         .owner.feed, .owner.system_identifier
     )]
-    OtherFeed {
-        /// Name of the stream.
-        stream: String,
-        /// Database that published to it.
-        owner: FeedOwner,
-    },
+    OtherFeed { stream: String, owner: FeedOwner },
     /// Another copy of the database publishes the same feed.
     #[error(
         "another copy of this database publishes to the stream {stream}: it has the system identifier {}, the timeline {} \
@@ -56,14 +51,7 @@ pub(super) enum StandBack {
         .other.owner.system_identifier, .other.owner.timeline, .other.database,
         .this.owner.system_identifier, .this.owner.timeline, .this.database
     )]
-    Rival {
-        /// Name of the stream.
-        stream: String,
-        /// Leader of the other copy.
-        other: Leader,
-        /// This leader.
-        this: Leader,
-    },
+    Rival { stream: String, other: Leader, this: Leader },
 }
 
 impl StandBack {

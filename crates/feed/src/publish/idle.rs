@@ -1,5 +1,4 @@
-//! Poll interval of a leader that finds no events. It grows with the idle time. And the interval of its checks of the
-//! stream.
+//! Poll interval of a leader that finds no events. It grows with the idle time.
 
 use std::time::Duration;
 
@@ -10,8 +9,6 @@ const SHORTEST: Duration = Duration::from_millis(2);
 /// The interval is the idle time divided by this number, so the delay of an event is small compared with the idle time
 /// before it.
 const PART: u32 = 16;
-/// Interval of the checks of the stream. While a leader publishes, acknowledgements show a loss.
-const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 /// Time since events were last found.
 #[derive(Debug)]
@@ -34,28 +31,6 @@ impl Idle {
     /// Returns the time to wait before the next poll.
     pub(super) fn wait(&self) -> Duration {
         after(self.since.elapsed(), self.longest)
-    }
-}
-
-/// Time of the last check of the stream.
-#[derive(Debug)]
-pub(super) struct StreamCheck {
-    checked: Instant,
-}
-
-impl StreamCheck {
-    /// Begins after a check.
-    pub(super) fn new() -> Self {
-        Self { checked: Instant::now() }
-    }
-
-    /// Returns true if it is time for a check, which then counts as done.
-    pub(super) fn is_due(&mut self) -> bool {
-        let due = self.checked.elapsed() >= CHECK_EVERY;
-        if due {
-            self.checked = Instant::now();
-        }
-        due
     }
 }
 

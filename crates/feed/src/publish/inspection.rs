@@ -4,17 +4,15 @@
 use std::time::Duration;
 
 use async_nats::Client;
-use async_nats::jetstream::ErrorCode;
-use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::stream::{Info, RawMessageErrorKind, Stream};
+use async_nats::jetstream::stream::{Info, Stream};
 use futures::{StreamExt, TryStreamExt};
 use tokio::time::sleep;
 
 use super::error::{PublishError, broker};
-use super::publisher::{Slot, Stored, created};
+use super::publisher::{READS_IN_FLIGHT, Slot, Stored, created};
+use super::recovery::{COMPARED_AT_ONCE, MAX_COMPARED};
 use crate::wire::names::StreamNames;
 use crate::wire::streams;
-use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::check::feed::{self, FeedPosition};
 use noetl_storage::pools::Database;
@@ -23,16 +21,10 @@ use noetl_storage::tail_overlap::{self, PublishedEvent};
 
 /// Number of messages at the end of the stream that are searched for foreign ones.
 const SEARCHED: u64 = 1_000;
-/// Maximum number of messages after the cursor that are compared with the database.
-const MAX_COMPARED: u64 = 100_000;
-/// Number of messages that are compared in one statement.
-const COMPARED_AT_ONCE: usize = 1_000;
-/// Number of messages that are requested at a time.
-const READS_IN_FLIGHT: usize = 64;
 /// Number of messages of a kind that are described.
 const EXAMPLES: usize = 5;
-/// Pause before a second look at a stream that lacks messages.
-const SECOND_LOOK_AFTER: Duration = Duration::from_secs(2);
+/// Pause before a second check of a stream that lacks messages.
+const SECOND_CHECK_AFTER: Duration = Duration::from_secs(2);
 
 /// Differences between a stream and its database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,8 +84,8 @@ pub async fn inspect(
     };
     inspection.behind = lacks(&stream, position).await?;
     if inspection.behind.is_some() {
-        // The first look may have met a server of the stream that was not up to date.
-        sleep(SECOND_LOOK_AFTER).await;
+        // The first check may have met a server of the stream that was not up to date.
+        sleep(SECOND_CHECK_AFTER).await;
         if let Some(position) = feed::position(database).await? {
             inspection.behind = lacks(&stream, position).await?;
         }
@@ -107,10 +99,8 @@ pub async fn inspect(
 async fn open(client: Client, names: &StreamNames, name: &str) -> Result<Option<Stream>, PublishError> {
     match streams::context(client, names).get_stream(name).await {
         Ok(stream) => Ok(Some(stream)),
-        Err(error) => match error.kind() {
-            GetStreamErrorKind::JetStream(cause) if cause.error_code() == ErrorCode::STREAM_NOT_FOUND => Ok(None),
-            _ => Err(broker(error)),
-        },
+        Err(error) if streams::is_missing(&error) => Ok(None),
+        Err(error) => Err(broker(error)),
     }
 }
 
@@ -124,7 +114,7 @@ async fn lacks(stream: &Stream, position: FeedPosition) -> Result<Option<String>
     if same || last < info.state.first_sequence {
         return Ok(None);
     }
-    let holds_last = matches!(slot(stream, last, position.feed).await?, Slot::Ours(_));
+    let holds_last = matches!(Slot::read(stream, last, position.feed).await?, Slot::Ours(_));
     Ok((!holds_last).then(|| format!("it was created again and does not have message {last} of the feed")))
 }
 
@@ -142,7 +132,7 @@ async fn compare(
     // A dump has the transaction ids of the old server.
     let same_ids = position.history != History::Other;
     let slots = futures::stream::iter(first..=end)
-        .map(async |sequence| slot(stream, sequence, position.feed).await.map(|slot| (sequence, slot)))
+        .map(async |sequence| Slot::read(stream, sequence, position.feed).await.map(|slot| (sequence, slot)))
         .buffered(READS_IN_FLIGHT);
     let mut chunks = std::pin::pin!(slots.try_chunks(COMPARED_AT_ONCE));
     while let Some(chunk) = chunks.try_next().await.map_err(|failed| failed.1)? {
@@ -165,14 +155,6 @@ async fn compare(
         }
     }
     Ok(())
-}
-
-async fn slot(stream: &Stream, sequence: u64, feed: FeedId) -> Result<Slot, PublishError> {
-    match stream.get_raw_message(sequence).await {
-        Ok(message) => Slot::of(&message, feed),
-        Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(Slot::Empty),
-        Err(error) => Err(broker(error)),
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ pub mod error;
 mod idle;
 pub mod inspection;
 mod leader;
-pub mod notice;
+mod notice;
 mod overlap;
 mod published;
 pub mod publisher;

@@ -13,13 +13,13 @@ const NOTICE_DURATION: Duration = Duration::from_mins(1);
 
 /// Foreign messages in a part of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Foreign {
+pub(super) struct Foreign {
     /// Number of messages that this feed did not publish.
-    pub count: u64,
+    pub(super) count: u64,
     /// Number of those that a tailer of another feed published.
-    pub of_feeds: u64,
+    pub(super) of_feeds: u64,
     /// Database that published the last of these.
-    pub owner: Option<FeedOwner>,
+    pub(super) owner: Option<FeedOwner>,
 }
 
 impl Foreign {

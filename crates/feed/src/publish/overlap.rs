@@ -1,5 +1,5 @@
-//! Messages that another state of the database published after the cursor's position: the next batch skips their events,
-//! or its first message tells readers to discard them.
+//! Messages that another state of the database published after the cursor's position. The next batch skips the events
+//! of those that the database has.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,6 @@ use futures::TryStreamExt;
 
 use crate::publish::error::PublishError;
 use crate::publish::publisher::Publisher;
-use crate::wire::envelope::Discard;
 use noetl_domain::event::EventKey;
 use noetl_storage::error::StorageError;
 use noetl_storage::tail::Overlap;
@@ -32,10 +31,4 @@ impl Skipped {
             self.0.contains(&EventKey { event_id: event.event_id, execution_id: event.execution_id })
         })
     }
-}
-
-/// Returns the messages that readers must discard, if there are any.
-pub(super) fn discard(overlap: Overlap) -> Option<Discard> {
-    let (from, to) = (overlap.discard_from.cast_unsigned(), overlap.discard_to.cast_unsigned());
-    (from <= to).then_some(Discard { from, to })
 }

@@ -32,15 +32,15 @@ use crate::wire::streams;
 use noetl_domain::event::EventKey;
 use noetl_domain::feed::{FeedId, FeedOwner};
 use noetl_domain::shard::ShardIndex;
-use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::error::StorageError;
+use noetl_storage::tail::{Overlap, TailCursor};
 use noetl_storage::tail_session::EventPayload;
 use plain_json::{self as json, Typed};
 
 /// Bytes of the broker's limit that are reserved for headers and protocol.
 const HEADER_ROOM: usize = 4096;
 /// Number of messages that are requested at a time when a range of the stream is read.
-const READS_IN_FLIGHT: usize = 64;
+pub(super) const READS_IN_FLIGHT: usize = 64;
 /// Time after which a stream's leader that can't reach the other servers gives up its role.
 const LOST_QUORUM: Duration = Duration::from_secs(20);
 
@@ -57,38 +57,17 @@ pub struct StreamSettings {
     pub replicas: usize,
 }
 
-/// Batch that is fixed in the cursor.
-#[derive(Debug, Clone)]
-pub struct Batch {
-    /// Epoch of the feed.
-    pub epoch: i32,
-    /// Number of the batch.
-    pub number: i64,
-    /// Random number of the batch.
-    pub id: Option<i64>,
-    /// Snapshot at which it starts.
-    pub done: TxSnapshot,
-    /// Snapshot at which it ends.
-    pub target: TxSnapshot,
-    /// Database that publishes it.
-    pub owner: FeedOwner,
-    /// Earlier messages that readers must discard before the batch.
-    pub discard: Option<Discard>,
-}
-
 /// Message of a tailer in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
-    /// Sequence in the stream.
-    pub sequence: u64,
+pub(super) struct Stored {
+    pub(super) sequence: u64,
     /// Place in the feed.
-    pub mark: Mark,
+    pub(super) mark: Mark,
     /// Time at which the broker stored it.
-    pub stored_at: DateTime<Utc>,
-    /// Key of its event.
-    pub key: EventKey,
+    pub(super) time: DateTime<Utc>,
+    pub(super) key: EventKey,
     /// Id of the transaction that wrote the event, if the message contains it.
-    pub tx_id: Option<u64>,
+    pub(super) tx_id: Option<u64>,
 }
 
 /// Payload of a tailer's message, as far as a tailer reads it.
@@ -106,40 +85,39 @@ impl Typed for StoredEvent {}
 
 /// End of a stream, found by searching back to a floor: the argument of [`Publisher::end`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamEnd {
+pub(super) struct StreamEnd {
     /// Last sequence that was assigned.
-    pub sequence: u64,
+    pub(super) sequence: u64,
     /// Last message of a tailer; `None` if none is left after the floor.
-    pub last: Option<Stored>,
+    pub(super) last: Option<Stored>,
     /// Foreign messages after `last`, or after the floor if that is `None`.
-    pub foreign: Foreign,
+    pub(super) foreign: Foreign,
     /// Number of sequences directly after the floor whose messages have expired.
-    pub expired: u64,
+    pub(super) expired: u64,
 }
 
 impl StreamEnd {
     /// Returns an end at this sequence with no message after the floor.
-    #[must_use]
-    pub fn at(sequence: u64) -> Self {
+    pub(super) fn at(sequence: u64) -> Self {
         Self { sequence, last: None, foreign: Foreign::default(), expired: 0 }
     }
 }
 
 /// Point in a batch at which publishing continues.
 #[derive(Debug, Clone, Copy)]
-pub struct Resume {
+pub(super) struct Resume {
     /// Index of the next event in the batch.
-    pub index: u64,
+    pub(super) index: u64,
     /// Sequence after which the event is appended.
-    pub after: u64,
+    pub(super) after: u64,
     /// Sequence from which on message ids also contain the execution id and the epoch, because the broker has seen the
     /// event's id before, or NoETL's tailer may publish the event with this id.
-    pub distinct: Option<u64>,
+    pub(super) distinct: Option<u64>,
 }
 
 /// Publisher to one shard's stream.
 #[derive(Debug)]
-pub struct Publisher {
+pub(super) struct Publisher {
     shard: ShardIndex,
     names: StreamNames,
     feed: FeedId,
@@ -154,7 +132,7 @@ pub struct Publisher {
 
 impl Publisher {
     /// Opens the shard's stream, and creates it if it does not exist. About `window` messages are in flight at most.
-    pub async fn open(
+    pub(super) async fn open(
         client: Client,
         shard: ShardIndex,
         feed: FeedId,
@@ -184,8 +162,7 @@ impl Publisher {
     }
 
     /// Returns the creation time of the stream in nanoseconds since 1970.
-    #[must_use]
-    pub fn created(&self) -> i64 {
+    pub(super) fn created(&self) -> i64 {
         self.created
     }
 
@@ -197,7 +174,7 @@ impl Publisher {
 
     /// Returns the last sequence that was assigned, or `None` if the broker does not respond. Fails if the stream was
     /// deleted.
-    pub async fn probe(&self) -> Result<Option<u64>, PublishError> {
+    pub(super) async fn probe(&self) -> Result<Option<u64>, PublishError> {
         match self.state().await {
             Ok(state) => Ok(Some(state.last_sequence)),
             Err(PublishError::Broker(error)) => {
@@ -213,7 +190,7 @@ impl Publisher {
     /// older state.
     ///
     /// The deletion of a message that can't exist changes nothing, and its response needs that agreement.
-    pub async fn settle(&self) -> Result<(), PublishError> {
+    pub(super) async fn settle(&self) -> Result<(), PublishError> {
         let config = self.stream.get_info().await.map_err(broker)?.config;
         if config.num_replicas > 1 && config.deny_delete {
             sleep(LOST_QUORUM).await;
@@ -229,12 +206,12 @@ impl Publisher {
     }
 
     /// Returns the last sequence that was assigned.
-    pub async fn sequence(&self) -> Result<u64, PublishError> {
+    pub(super) async fn sequence(&self) -> Result<u64, PublishError> {
         Ok(self.state().await?.last_sequence)
     }
 
     /// Returns the end of the stream. Searches for a message of this feed from there back to the sequence after `floor`.
-    pub async fn end(&self, floor: u64) -> Result<StreamEnd, PublishError> {
+    pub(super) async fn end(&self, floor: u64) -> Result<StreamEnd, PublishError> {
         let state = self.state().await?;
         let first = (floor + 1).max(state.first_sequence);
         let mut end = StreamEnd {
@@ -246,7 +223,7 @@ impl Publisher {
     }
 
     /// Returns the last message of this feed in a range of sequences, and the foreign messages after it.
-    pub async fn last_stored(&self, first: u64, last: u64) -> Result<(Option<Stored>, Foreign), PublishError> {
+    pub(super) async fn last_stored(&self, first: u64, last: u64) -> Result<(Option<Stored>, Foreign), PublishError> {
         let mut foreign = Foreign::default();
         let state = self.state().await?;
         let first = first.max(state.first_sequence);
@@ -265,7 +242,11 @@ impl Publisher {
     }
 
     /// Returns the messages of this feed in a range of sequences, in order. Many requests are in flight at a time.
-    pub fn stored(&self, first: u64, last: u64) -> impl EventSource<Item = Result<Stored, PublishError>> + Send + '_ {
+    pub(super) fn stored(
+        &self,
+        first: u64,
+        last: u64,
+    ) -> impl EventSource<Item = Result<Stored, PublishError>> + Send + '_ {
         let slots =
             futures::stream::iter(first..=last).map(move |sequence| self.settled(sequence)).buffered(READS_IN_FLIGHT);
         slots.try_filter_map(async |slot| Ok(if let Slot::Ours(stored) = slot { Some(*stored) } else { None }))
@@ -273,7 +254,7 @@ impl Publisher {
 
     /// Returns the content of a sequence. Fails if the response came from a server that does not have all messages.
     async fn settled(&self, sequence: u64) -> Result<Slot, PublishError> {
-        let slot = self.message(sequence).await?;
+        let slot = self.slot(sequence).await?;
         if matches!(slot, Slot::Empty) {
             self.check_missing(sequence, &self.state().await?).await?;
         }
@@ -281,22 +262,14 @@ impl Publisher {
     }
 
     async fn numbered(&self, sequence: u64) -> Result<(u64, Slot), PublishError> {
-        Ok((sequence, self.message(sequence).await?))
+        Ok((sequence, self.slot(sequence).await?))
     }
 
-    /// Returns the content of a sequence.
-    async fn message(&self, sequence: u64) -> Result<Slot, PublishError> {
-        let message = match self.stream.get_raw_message(sequence).await {
-            Ok(message) => message,
-            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => return Ok(Slot::Empty),
-            Err(error) => return Err(broker(error)),
-        };
-        Slot::of(&message, self.feed)
+    async fn slot(&self, sequence: u64) -> Result<Slot, PublishError> {
+        Slot::read(&self.stream, sequence, self.feed).await
     }
 
-    /// Returns the name of the stream.
-    #[must_use]
-    pub fn stream_name(&self) -> String {
+    pub(super) fn stream_name(&self) -> String {
         self.names.stream(self.shard)
     }
 
@@ -315,20 +288,20 @@ impl Publisher {
 
     /// Returns the maximum size in bytes of an event's JSON: the smaller limit of the broker and the stream, without the
     /// room for headers.
-    #[must_use]
-    pub fn payload_limit(&self) -> i32 {
+    pub(super) fn payload_limit(&self) -> i32 {
         let max = self.client.server_info().max_payload.min(self.max_message);
         i32::try_from(max.saturating_sub(HEADER_ROOM)).unwrap_or(i32::MAX)
     }
 
-    /// Appends a batch's events and returns the last sequence. The span is linked to the events' traces.
+    /// Appends events of the batch that is fixed in the cursor, and returns the last sequence. The span is linked to
+    /// the events' traces.
     #[tracing::instrument(
         level = "debug", name = "publish", skip_all,
-        fields(shard = self.shard, batch = batch.number, epoch = batch.epoch, otel.kind = "producer")
+        fields(shard = self.shard, batch = cursor.batch, epoch = cursor.feed_epoch, otel.kind = "producer")
     )]
-    pub async fn append(
+    pub(super) async fn append(
         &mut self,
-        batch: &Batch,
+        cursor: &TailCursor,
         events: impl EventSource<Item = Result<EventPayload, StorageError>> + Send,
         from: Resume,
     ) -> Result<u64, PublishError> {
@@ -341,12 +314,12 @@ impl Publisher {
         while let Some(event) = events.next().await {
             let event = event?;
             links.add(event.traceparent.as_deref());
-            let mut headers = mark(batch, index).headers();
+            let mut headers = mark(cursor, index).headers();
             headers.insert(NATS_EXPECTED_LAST_SEQUENCE, sequence.to_string());
             if let Some(previous) = previous.take() {
                 headers.insert(NATS_EXPECTED_LAST_MESSAGE_ID, previous);
             }
-            let id = message_id(&event, batch.epoch, from.distinct.is_some_and(|first| sequence + 1 >= first));
+            let id = message_id(&event, cursor.feed_epoch, from.distinct.is_some_and(|first| sequence + 1 >= first));
             headers.insert(NATS_MESSAGE_ID, id.clone());
             previous = Some(id);
             if event.omitted {
@@ -380,8 +353,16 @@ pub(super) enum Slot {
 }
 
 impl Slot {
-    /// Returns the content of a message, for the feed with this identity.
-    pub(super) fn of(message: &StreamMessage, feed: FeedId) -> Result<Self, PublishError> {
+    /// Returns the content of a sequence, for the feed with this identity.
+    pub(super) async fn read(stream: &Stream, sequence: u64, feed: FeedId) -> Result<Self, PublishError> {
+        match stream.get_raw_message(sequence).await {
+            Ok(message) => Self::of(&message, feed),
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(Self::Empty),
+            Err(error) => Err(broker(error)),
+        }
+    }
+
+    fn of(message: &StreamMessage, feed: FeedId) -> Result<Self, PublishError> {
         let sequence = message.sequence;
         let broken = |reason| PublishError::Broken { sequence, reason };
         let mark = Mark::parse(&message.headers).map_err(|error: MalformedMark| broken(error.to_string()))?;
@@ -393,7 +374,7 @@ impl Slot {
         Ok(Self::Ours(Box::new(Stored {
             sequence,
             mark,
-            stored_at: DateTime::from_timestamp(message.time.unix_timestamp(), 0).unwrap_or_default(),
+            time: DateTime::from_timestamp(message.time.unix_timestamp(), 0).unwrap_or_default(),
             key: EventKey { event_id: event.event, execution_id: event.execution },
             tx_id: event.transaction.and_then(|id| id.parse().ok()),
         })))
@@ -422,11 +403,19 @@ struct TypeSubject {
     subject: Subject,
 }
 
-fn mark(batch: &Batch, index: u64) -> Mark {
-    let span = (index == 0).then(|| (batch.done.clone(), batch.target.clone()));
-    let discard = batch.discard.filter(|_| index == 0);
-    let &Batch { epoch, number, id, owner, .. } = batch;
-    Mark { epoch, batch: number, id, index, span, owner, discard }
+/// Returns the mark of the event with this index in the batch that is fixed in the cursor.
+fn mark(cursor: &TailCursor, index: u64) -> Mark {
+    let &TailCursor { feed_epoch: epoch, batch, batch_id: id, owner, .. } = cursor;
+    let target = cursor.target.as_ref().filter(|_| index == 0);
+    let span = target.map(|target| (cursor.done.clone(), target.clone()));
+    let discard = cursor.overlap.filter(|_| index == 0).and_then(discard);
+    Mark { epoch, batch, id, index, span, owner, discard }
+}
+
+/// Returns the messages that readers must discard, if there are any.
+pub(super) fn discard(overlap: Overlap) -> Option<Discard> {
+    let (from, to) = (overlap.discard_from.cast_unsigned(), overlap.discard_to.cast_unsigned());
+    (from <= to).then_some(Discard { from, to })
 }
 
 fn message_id(event: &EventPayload, epoch: i32, distinct: bool) -> String {

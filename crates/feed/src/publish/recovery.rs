@@ -26,8 +26,7 @@ use tokio::time::sleep;
 
 use crate::publish::error::{PublishError, StandBack};
 use crate::publish::leader::Leader;
-use crate::publish::overlap::discard;
-use crate::publish::publisher::{Publisher, Stored, StreamEnd};
+use crate::publish::publisher::{Publisher, Stored, StreamEnd, discard};
 use crate::publish::tailer::{LeadershipLost, Tailer};
 use noetl_domain::event::EventKey;
 use noetl_domain::tx_snapshot::TxSnapshot;
@@ -42,9 +41,9 @@ const CONFIRM_LOSS_AFTER: Duration = Duration::from_secs(1);
 const SEARCH_LIMIT: u64 = 10_000;
 /// Maximum number of messages after the cursor's position that are compared with the database. If there are more, the
 /// events after that position are published again.
-const MAX_COMPARED: u64 = 100_000;
+pub(super) const MAX_COMPARED: u64 = 100_000;
 /// Number of messages that are compared in one statement.
-const COMPARED_AT_ONCE: usize = 1_000;
+pub(super) const COMPARED_AT_ONCE: usize = 1_000;
 /// Time after its last message for which a promoted server counts as running, even if none of its leaders answers.
 const RIVAL_SILENCE: TimeDelta = TimeDelta::seconds(60);
 
@@ -81,18 +80,18 @@ impl Tailer {
         if self.lost_stream(publisher, &mut cursor).await? {
             cursor = self.rewind(publisher, cursor).await?;
         }
-        let end = match self.look(publisher, &cursor).await {
+        let end = match self.end(publisher, &cursor).await {
             Err(LeadershipLost::BrokerLost) => {
                 cursor = self.rewind(publisher, cursor).await?;
-                self.look(publisher, &cursor).await?
+                self.end(publisher, &cursor).await?
             }
-            looked => looked?,
+            end => end?,
         };
         if cursor.history == History::Same && is_explained(&end, &cursor) {
             return Ok((cursor, end));
         }
         cursor = self.adopt(publisher, cursor, &end).await?;
-        let end = self.look(publisher, &cursor).await?;
+        let end = self.end(publisher, &cursor).await?;
         Ok((cursor, end))
     }
 
@@ -130,19 +129,19 @@ impl Tailer {
         }
     }
 
-    /// Returns the end of the stream as [`Self::look`] does. Fails if the stream holds messages of another state of the
+    /// Returns the end of the stream as [`Self::end`] does. Fails if the stream holds messages of another state of the
     /// database, such as those of a promoted standby.
-    pub(super) async fn look_again(
+    pub(super) async fn own_end(
         &self,
         publisher: &Publisher,
         cursor: &TailCursor,
     ) -> Result<StreamEnd, LeadershipLost> {
-        let end = self.look(publisher, cursor).await?;
+        let end = self.end(publisher, cursor).await?;
         if is_explained(&end, cursor) { Ok(end) } else { Err(LeadershipLost::Overtaken) }
     }
 
     /// Returns the end of the stream. Fails if it is below the last sequence in the cursor: the broker lost messages.
-    pub(super) async fn look(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<StreamEnd, LeadershipLost> {
+    pub(super) async fn end(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<StreamEnd, LeadershipLost> {
         let floor = cursor.last_sequence.cast_unsigned();
         let mut end = publisher.end(floor).await?;
         if end.sequence < floor {
@@ -156,9 +155,9 @@ impl Tailer {
 
     /// Returns whether the stream ends before the last sequence in the cursor.
     async fn lost_messages(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<bool, LeadershipLost> {
-        match self.look(publisher, cursor).await {
+        match self.end(publisher, cursor).await {
             Err(LeadershipLost::BrokerLost) => Ok(true),
-            looked => looked.map(|_| false),
+            end => end.map(|_| false),
         }
     }
 
@@ -325,7 +324,7 @@ async fn first_discarded(publisher: &Publisher, first: u64, last: u64) -> Result
 fn check_rival(publisher: &Publisher, cursor: &TailCursor, last: &Stored) -> Result<(), StandBack> {
     let promoted = Some(last.mark.owner).filter(|owner| owner.replaces(&cursor.owner));
     match promoted {
-        Some(other) if clock::now() - last.stored_at < RIVAL_SILENCE => {
+        Some(other) if clock::now() - last.time < RIVAL_SILENCE => {
             let this = Leader::of(cursor);
             Err(StandBack::Rival { stream: publisher.stream_name(), other: Leader { owner: other, ..this }, this })
         }

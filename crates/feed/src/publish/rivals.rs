@@ -18,7 +18,7 @@ use crate::publish::error::{PublishError, broker};
 use crate::publish::leader::Leader;
 
 /// Time for which a leader waits for the answers of others.
-const PATIENCE: Duration = Duration::from_millis(300);
+const ANSWER_WITHIN: Duration = Duration::from_millis(300);
 
 const ASKS: &str = "asks";
 const LEADS: &str = "leads";
@@ -103,7 +103,7 @@ async fn ask(client: &Client, subject: &Subject, me: Leader) -> Result<Option<Le
     let mut replies = client.subscribe(inbox.clone()).await.map_err(broker)?;
     let question = introduction(&me, false).into();
     client.publish_with_reply(subject.clone(), inbox, question).await.map_err(broker)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + ANSWER_WITHIN;
     while let Ok(Some(reply)) = timeout_at(until, replies.next()).await {
         if reply.status == Some(StatusCode::NO_RESPONDERS) {
             break;

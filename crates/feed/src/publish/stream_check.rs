@@ -12,7 +12,7 @@ impl Tailer {
     pub(super) async fn check_stream(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<(), LeadershipLost> {
         let floor = cursor.last_sequence.cast_unsigned();
         match publisher.probe().await? {
-            Some(sequence) if sequence < floor => self.look(publisher, cursor).await.map(drop),
+            Some(sequence) if sequence < floor => self.end(publisher, cursor).await.map(drop),
             _ => Ok(()),
         }
     }

@@ -142,8 +142,8 @@ impl Tailer {
                     self.check_rights().await?;
                     begun = true;
                 }
-                let patience = if led || self.is_connected() { Duration::ZERO } else { FREE_FOR };
-                tail::acquire(&self.database, &self.owner, LEASE.as_secs_f64(), patience.as_secs_f64()).await
+                let free_for = if led || self.is_connected() { Duration::ZERO } else { FREE_FOR };
+                tail::acquire(&self.database, &self.owner, LEASE.as_secs_f64(), free_for.as_secs_f64()).await
             };
             match turn.await {
                 Ok(Some(cursor)) => {
@@ -331,8 +331,5 @@ impl Tailer {
 }
 
 async fn pause(duration: Duration, stop: &CancellationToken) {
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = sleep(duration) => {}
-    }
+    stop.run_until_cancelled(sleep(duration)).await;
 }

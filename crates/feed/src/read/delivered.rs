@@ -1,4 +1,4 @@
-//! Decoding of stream messages into events. Live messages are decoded once per replica.
+//! Decoding of stream messages into events. Live messages are decoded once per replica, not again by each reader.
 //!
 //! The fields that were too large for the stream are read from the shard when a reader that follows the event needs
 //! them, so only such readers wait. Readers that need them at the same time share the read.
@@ -34,21 +34,19 @@ use plain_json::{self as json, Borrowed, Text, Typed, Unreadable};
 
 /// Message of a stream, shared by all readers.
 #[derive(Debug, Clone)]
-pub struct Delivered {
-    /// Shard of the stream.
-    pub shard: ShardIndex,
-    /// Position of the message.
-    pub position: Position,
+pub(super) struct Delivered {
+    pub(super) shard: ShardIndex,
+    pub(super) position: Position,
     /// Event in the message; `None` if it is not an event, so that only its position counts.
-    pub event: Option<LiveEvent>,
+    pub(super) event: Option<LiveEvent>,
     /// Positions that a reader must pass before the event.
-    pub precedence: Precedence,
+    pub(super) precedence: Precedence,
     /// Earlier messages that readers must discard, if the message begins an epoch.
-    pub discard: Option<Discard>,
+    pub(super) discard: Option<Discard>,
     /// The complete event, if the message lacks its large fields.
-    pub complete: Option<Arc<CompleteEvent>>,
+    pub(super) complete: Option<Arc<CompleteEvent>>,
     /// Approximate size in memory in bytes.
-    pub bytes: usize,
+    pub(super) bytes: usize,
 }
 
 /// Event as readers receive it.
@@ -63,7 +61,7 @@ pub struct LiveEvent {
 
 /// Event whose large fields are read from its shard.
 #[derive(Debug)]
-pub struct CompleteEvent {
+pub(super) struct CompleteEvent {
     databases: Databases,
     /// The event as the message holds it.
     published: LiveEvent,

@@ -17,13 +17,13 @@ use crate::read::delivered::decode;
 use crate::read::error::ReadError;
 use crate::read::interests::Interest;
 use crate::read::opener::Opener;
-use crate::read::pages;
 use crate::read::ring::{Ring, RingReader};
 use crate::read::source::{Extent, ShardStream};
 use crate::read::stored::StoredFeed;
 use crate::read::worker::Worker;
 use crate::wire::cursor::Position;
 use crate::wire::names::StreamNames;
+use crate::wire::streams;
 use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::pools::Databases;
@@ -119,9 +119,8 @@ impl Hub {
 
     /// Reads stored messages for the replays of one shard's readers until `stop`.
     pub async fn replay(self, shard: ShardIndex, stop: CancellationToken) {
-        let (client, databases) = (&self.client, &self.databases);
         let Feed { opener, stored, .. } = self.feed(shard);
-        Worker { shard, client, opener, databases, stored }.run(stop).await;
+        Worker { opener, stored }.run(stop).await;
     }
 
     /// Delivers live events to one shard's readers until `stop`.
@@ -160,28 +159,28 @@ impl Hub {
 
     /// Reads events until the shard has had no readers for [`IDLE_SHUTDOWN`].
     async fn follow(&self, shard: ShardIndex) -> Result<(), ReadError> {
-        let connects = pages::connects(&self.client);
+        let connects = streams::connects(&self.client);
         self.feed(shard).opener.identify().await;
         let stream = self.feed(shard).opener.open().await?;
         let extent = stream.opened_extent();
         self.stored(shard).forget();
-        let mut head = self.find_head(shard, &stream, extent).await?;
-        let start = stream.resume(head, extent).await?.min(extent.last);
+        let mut head = self.find_head(shard, &stream).await?;
+        let start = stream.resume(head).await?.min(extent.last);
         let mut messages = stream.follow(start + 1).await?;
-        let mut vigil = ConsumerCheck { stream: &stream, begun: extent, quiet: 0, overdue: false };
+        let mut check = ConsumerCheck { stream: &stream, begun: extent, quiet: 0, overdue: false };
         let mut read = Instant::now();
         while read.elapsed() < IDLE_SHUTDOWN {
             if self.feed(shard).ring.is_read() {
                 read = Instant::now();
             }
-            if pages::connects(&self.client) != connects {
+            if streams::connects(&self.client) != connects {
                 return Err(ReadError::of(shard, "the connection was lost"));
             }
             if self.identity(shard) != stream.feed() {
                 return Err(ReadError::of(shard, "the identity of the feed was found"));
             }
             let Some(message) = next(shard, &mut messages).await? else {
-                if vigil.detects_change(head).await? {
+                if check.detects_change(head).await? {
                     return Err(ReadError::of(
                         shard,
                         "the stream was recreated, lost messages, or holds messages that were not delivered",
@@ -189,7 +188,7 @@ impl Hub {
                 }
                 continue;
             };
-            vigil.overdue = false;
+            check.overdue = false;
             let delivered = decode(&self.databases, shard, stream.feed(), head, &message)?;
             // A consumer that is recreated before its first message starts with the stream's first message.
             if delivered.position.sequence <= start {
@@ -199,7 +198,7 @@ impl Hub {
                 continue;
             }
             if delivered.position.epoch > head.epoch {
-                stream.check_epoch(head, delivered.position).await?;
+                stream.check_epoch(head.epoch, delivered.position.sequence).await?;
                 self.stored(shard).forget();
             }
             head = delivered.position;
@@ -212,15 +211,15 @@ impl Hub {
 
     /// Returns the hub's position. If the feed starts, that is after the stream's last message, or before its first if
     /// the stream did not exist when readers joined.
-    async fn find_head(&self, shard: ShardIndex, stream: &ShardStream, extent: Extent) -> Result<Position, ReadError> {
+    async fn find_head(&self, shard: ShardIndex, stream: &ShardStream) -> Result<Position, ReadError> {
         let feed = self.feed(shard);
         if let Some(head) = feed.ring.head() {
             return Ok(head);
         }
         let head = if feed.missing.load(Ordering::Relaxed) {
-            Position { epoch: 0, sequence: extent.first - 1 }
+            Position { epoch: 0, sequence: stream.opened_extent().first - 1 }
         } else {
-            stream.end(extent).await?
+            stream.end().await?
         };
         feed.ring.begin(head);
         Ok(head)
@@ -234,7 +233,7 @@ impl Hub {
 impl Feed {
     /// Resets the ring if it has no readers, and waits for one.
     async fn wait_for_reader(&self) {
-        if self.ring.rest() {
+        if self.ring.reset_unread() {
             self.missing.store(false, Ordering::Relaxed);
             self.ring.wanted().await;
         }

@@ -28,6 +28,8 @@ pub struct Interest {
 /// Value of an event by which the index finds groups.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
+    /// Value of every event.
+    Any,
     Execution(Id),
     Parent(Id),
     Node(String),
@@ -43,24 +45,23 @@ impl Interest {
         self.filter.matches(event, &self.scope)
     }
 
-    /// Returns the keys of the most selective condition; `None` if no condition has keys. An event that has none of the
-    /// keys does not match.
-    fn keys(&self) -> Option<Vec<Key>> {
+    /// Returns the keys of the most selective condition. An event that has none of the keys does not match.
+    fn keys(&self) -> Vec<Key> {
         let EventFilter { execution_ids, parent_execution_id, types, node_names, tenant_id, .. } = &self.filter;
         if let Some(ids) = execution_ids {
-            return Some(ids.iter().copied().map(Key::Execution).collect());
+            return ids.iter().copied().map(Key::Execution).collect();
         }
         if let Some(parent) = parent_execution_id {
-            return Some(vec![Key::Parent(*parent)]);
+            return vec![Key::Parent(*parent)];
         }
         if let Some(nodes) = node_names {
-            return Some(nodes.iter().cloned().map(Key::Node).collect());
+            return nodes.iter().cloned().map(Key::Node).collect();
         }
         if let Some(types) = types {
-            return Some(types.iter().map(|wanted| type_key(wanted)).collect());
+            return types.iter().map(|wanted| type_key(wanted)).collect();
         }
         let tenant = tenant_id.as_deref().or(self.scope.tenant());
-        tenant.map(|tenant| vec![Key::Tenant(tenant.to_owned())])
+        vec![tenant.map_or(Key::Any, |tenant| Key::Tenant(tenant.to_owned()))]
     }
 }
 
@@ -73,8 +74,8 @@ fn type_key(wanted: &str) -> Key {
 pub(super) struct Group {
     interest: Interest,
     matches: Mutex<Matches>,
-    /// Number after the last match; the readers of the group wait for it to change.
-    matched: watch::Sender<u64>,
+    /// Changes with each match; the readers of the group wait for it.
+    matched: watch::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -100,11 +101,11 @@ pub(super) enum NextMatch {
 impl Group {
     fn new(interest: Interest, from: u64) -> Self {
         let matches = Mutex::new(Matches { readers: 0, listed: VecDeque::new(), from });
-        Self { interest, matches, matched: watch::Sender::new(from) }
+        Self { interest, matches, matched: watch::Sender::new(()) }
     }
 
     /// Returns a receiver that changes with each match.
-    pub(super) fn watch(&self) -> watch::Receiver<u64> {
+    pub(super) fn watch(&self) -> watch::Receiver<()> {
         self.matched.subscribe()
     }
 
@@ -130,7 +131,7 @@ impl Group {
                 matches.from = dropped + 1;
             }
         }
-        self.matched.send_replace(number + 1);
+        self.matched.send_replace(());
     }
 
     fn matches(&self) -> MutexGuard<'_, Matches> {
@@ -143,8 +144,6 @@ impl Group {
 pub(super) struct Interests {
     groups: HashMap<Interest, Arc<Group>>,
     by_key: HashMap<Key, Vec<Arc<Group>>>,
-    /// Groups whose interests have no key.
-    unkeyed: Vec<Arc<Group>>,
     /// Number of groups for each length of a type's prefix in bytes.
     prefix_lengths: BTreeMap<usize, usize>,
 }
@@ -179,8 +178,8 @@ impl Interests {
             return self.groups.values().for_each(|group| group.list(number, first));
         }
         let Some(event) = event else { return };
-        let keyed = self.keys_of(event).filter_map(|key| self.by_key.get(&key)).flatten();
-        for group in keyed.chain(&self.unkeyed).filter(|group| group.interest.includes(event)) {
+        let found = self.keys_of(event).filter_map(|key| self.by_key.get(&key)).flatten();
+        for group in found.filter(|group| group.interest.includes(event)) {
             group.list(number, first);
         }
     }
@@ -192,22 +191,18 @@ impl Interests {
         let prefixes = prefixes.map(|prefix| Key::TypePrefix(prefix.to_owned()));
         let parent = event.parent_execution_id.map(Key::Parent);
         let node = event.node_name.clone().map(Key::Node);
-        let own = [Key::Execution(event.execution_id), Key::Type(event_type.clone())];
-        own.into_iter().chain([Key::Tenant(event.tenant_id.clone())]).chain(parent).chain(node).chain(prefixes)
+        let tenant = Key::Tenant(event.tenant_id.clone());
+        let own = [Key::Any, Key::Execution(event.execution_id), Key::Type(event_type.clone()), tenant];
+        own.into_iter().chain(parent).chain(node).chain(prefixes)
     }
 
     fn add(&mut self, interest: Interest, from: u64) -> Arc<Group> {
         let group = Arc::new(Group::new(interest.clone(), from));
-        match interest.keys() {
-            None => self.unkeyed.push(Arc::clone(&group)),
-            Some(keys) => {
-                for key in keys {
-                    if let Key::TypePrefix(prefix) = &key {
-                        *self.prefix_lengths.entry(prefix.len()).or_default() += 1;
-                    }
-                    self.by_key.entry(key).or_default().push(Arc::clone(&group));
-                }
+        for key in interest.keys() {
+            if let Key::TypePrefix(prefix) = &key {
+                *self.prefix_lengths.entry(prefix.len()).or_default() += 1;
             }
+            self.by_key.entry(key).or_default().push(Arc::clone(&group));
         }
         self.groups.insert(interest, Arc::clone(&group));
         group
@@ -215,8 +210,7 @@ impl Interests {
 
     fn remove(&mut self, group: &Arc<Group>) {
         self.groups.remove(&group.interest);
-        self.unkeyed.retain(|other| !Arc::ptr_eq(other, group));
-        for key in group.interest.keys().into_iter().flatten() {
+        for key in group.interest.keys() {
             if let Key::TypePrefix(prefix) = &key
                 && let Some(count) = self.prefix_lengths.get_mut(&prefix.len())
             {
@@ -289,8 +283,7 @@ mod tests {
         interests.list(6, 5, false, Some(&event()));
         assert!(groups.iter().flatten().all(|group| group.next_match(6) == NextMatch::At(6)));
         groups.iter().flatten().for_each(|group| interests.leave(group));
-        assert!(interests.groups.is_empty() && interests.by_key.is_empty() && interests.unkeyed.is_empty());
-        assert!(interests.prefix_lengths.is_empty());
+        assert!(interests.groups.is_empty() && interests.by_key.is_empty() && interests.prefix_lengths.is_empty());
     }
 
     #[test]
@@ -303,7 +296,7 @@ mod tests {
         interests.list(3, 0, true, Some(&event()));
         assert_eq!(other.next_match(3), NextMatch::At(3));
         interests.leave(&other);
-        assert!(interests.unkeyed.is_empty());
+        assert!(interests.by_key.is_empty());
     }
 
     #[test]

@@ -13,10 +13,10 @@ use noetl_storage::tail;
 /// Access to the stream of one shard.
 #[derive(Debug)]
 pub(super) struct Opener {
-    shard: ShardIndex,
-    client: async_nats::Client,
+    pub(super) shard: ShardIndex,
+    pub(super) client: async_nats::Client,
     names: StreamNames,
-    databases: Databases,
+    pub(super) databases: Databases,
     identity: OnceLock<FeedId>,
 }
 

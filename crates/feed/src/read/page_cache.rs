@@ -1,6 +1,7 @@
-//! Pages of stored messages that several replays read within a short time.
+//! Pages of stored messages that several replays read within a short time. Without them, each of the readers that
+//! replay after a restart would read the whole range from the broker.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,11 +39,11 @@ impl Page {
     }
 }
 
-/// Pages by their ranges, bounded in bytes. If it is full, the oldest pages are removed.
+/// Pages and the times at which they were read, the oldest first, bounded in bytes. A page has many messages, so about
+/// a hundred fit, and a search passes through them.
 #[derive(Debug)]
 pub(super) struct PageCache {
-    pages: BTreeMap<u64, (Instant, Arc<Page>)>,
-    order: VecDeque<u64>,
+    pages: VecDeque<(Instant, Arc<Page>)>,
     bytes: usize,
     capacity: usize,
 }
@@ -50,13 +51,13 @@ pub(super) struct PageCache {
 impl PageCache {
     /// Creates an empty cache for about `capacity` bytes.
     pub(super) fn new(capacity: usize) -> Self {
-        Self { pages: BTreeMap::new(), order: VecDeque::new(), bytes: 0, capacity }
+        Self { pages: VecDeque::new(), bytes: 0, capacity }
     }
 
-    /// Returns a page that contains the sequence, unless it is too old.
+    /// Returns the latest page that contains the sequence, unless it is too old.
     pub(super) fn get(&self, sequence: u64, now: Instant) -> Option<Arc<Page>> {
-        let (_, (read, page)) = self.pages.range(..=sequence).next_back()?;
-        (page.contains(sequence) && now - *read < KEPT).then(|| Arc::clone(page))
+        let (read, page) = self.pages.iter().rev().find(|(_, page)| page.contains(sequence))?;
+        (now - *read < KEPT).then(|| Arc::clone(page))
     }
 
     /// Adds a page that was read at `now`, and removes the pages that are too old or beyond the capacity.
@@ -64,28 +65,19 @@ impl PageCache {
         if page.messages.is_empty() {
             return;
         }
-        let from = page.from;
-        self.remove(from);
         self.bytes += page.bytes();
-        self.order.push_back(from);
-        self.pages.insert(from, (now, page));
-        while let Some(oldest) = self.order.front().copied()
-            && (self.bytes > self.capacity || self.pages.get(&oldest).is_none_or(|(read, _)| now - *read >= KEPT))
+        self.pages.push_back((now, page));
+        while let Some((read, oldest)) = self.pages.front()
+            && (self.bytes > self.capacity || now - *read >= KEPT)
         {
-            self.remove(oldest);
+            self.bytes -= oldest.bytes();
+            self.pages.pop_front();
         }
     }
 
     /// Removes all pages.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.capacity);
-    }
-
-    fn remove(&mut self, from: u64) {
-        if let Some((_, page)) = self.pages.remove(&from) {
-            self.bytes -= page.bytes();
-            self.order.retain(|other| *other != from);
-        }
     }
 }
 
@@ -128,6 +120,6 @@ mod tests {
             cache.insert(page(from, from + 10), now);
         }
         assert_eq!([10, 20, 30].map(|sequence| cache.get(sequence, now).is_some()), [true, true, false]);
-        assert_eq!((cache.bytes, cache.order.len(), cache.pages.len()), (200, 2, 2));
+        assert_eq!((cache.bytes, cache.pages.len()), (200, 2));
     }
 }

@@ -1,6 +1,6 @@
-//! Stored messages, fetched page by page. A reader that pauses holds one page, whose size in bytes the broker limits.
+//! Stored messages, fetched page by page. The broker limits the size of a page in bytes; a consumer that pushes
+//! messages would fill the memory as fast as the broker sends.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::jetstream::Message;
@@ -9,6 +9,7 @@ use futures::StreamExt;
 use tokio::time::timeout;
 
 use crate::read::error::ReadError;
+use crate::wire::streams::connects;
 use noetl_domain::shard::ShardIndex;
 
 /// Maximum number of messages of a page.
@@ -78,11 +79,11 @@ impl Pages {
     async fn fetch(&mut self, messages: usize, bytes: usize) -> Result<Vec<Message>, ReadError> {
         let batch = self.consumer.fetch().max_messages(messages).max_bytes(bytes).messages().await;
         let mut batch = batch.map_err(|error| self.failed(error))?;
-        let (mut page, mut looks) = (Vec::new(), 0);
+        let (mut page, mut checks) = (Vec::new(), 0);
         while !self.exhausted {
             let Ok(next) = timeout(CONNECTION_CHECK_INTERVAL, batch.next()).await else {
-                looks += 1;
-                if looks == MAX_CONNECTION_CHECKS || connects(&self.client) != self.connects {
+                checks += 1;
+                if checks == MAX_CONNECTION_CHECKS || connects(&self.client) != self.connects {
                     return Err(self.failed("the connection was lost"));
                 }
                 continue;
@@ -103,10 +104,4 @@ impl Pages {
     fn failed(&self, error: impl std::fmt::Display) -> ReadError {
         ReadError::of(self.shard, error)
     }
-}
-
-/// Returns the number of times that the client has connected to the broker. If it grows, consumers may be gone: the
-/// broker forgets them when it restarts, and the client notices this late.
-pub(super) fn connects(client: &async_nats::Client) -> u64 {
-    client.statistics().connects.load(Ordering::Relaxed)
 }

@@ -1,6 +1,7 @@
-//! Order of the events of a bucket that has moved. Its events are in the streams of several shards, which a reader reads
-//! at its own speed. An event may be delivered only when the reader has passed the barriers of all earlier moves: the
-//! ends of the streams that the bucket left.
+//! Order of the events of a bucket that has moved. Its events are in the streams of several shards, which a reader
+//! reads at its own speed. An event may be delivered only when the reader has passed the barriers of all earlier moves:
+//! the ends of the streams that the bucket left. Without that, the later events of a bucket would come first where the
+//! reader is faster in the later stream.
 //!
 //! No two streams wait for each other: the event that waits was published after the barriers, and positions of a stream
 //! follow the time of publication (docs/design/moving-buckets.md).
@@ -14,18 +15,15 @@ use noetl_domain::shard::{Barrier, Departure, ShardIndex, ShardMap};
 
 /// Position in another stream that a reader must pass before an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Wait {
-    /// Shard of the stream.
-    pub shard: ShardIndex,
-    /// Identity of its feed.
-    pub feed: FeedId,
-    /// The position.
-    pub position: Position,
+pub(super) struct Wait {
+    pub(super) shard: ShardIndex,
+    pub(super) feed: FeedId,
+    pub(super) position: Position,
 }
 
 /// Condition under which a reader may receive an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Precedence {
+pub(super) enum Precedence {
     /// Only the earlier events of the same stream.
     Stream,
     /// Also the events of other streams up to these positions.

@@ -14,17 +14,18 @@ use futures::future::join_all;
 use futures::stream::{FuturesUnordered, Stream, StreamFuture};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
-use crate::read::delivered::LiveEvent;
+pub use crate::read::delivered::LiveEvent;
 pub use crate::read::error::ReadError;
 pub use crate::read::gap::{Gap, GapReason};
-use crate::read::held::{HeldEvents, Released};
 use crate::read::hub::Hub;
+use crate::read::incomplete::{Completed, IncompleteEvents};
 pub use crate::read::interests::Interest;
-use crate::read::parked::{Next, Parked, Released as Ready, ShardFeed, next_comparison};
-use crate::read::replay::Replayed;
+use crate::read::replay::ShardItem;
 pub use crate::read::replay::Since;
 use crate::read::ring::Place;
-use crate::read::shard_reader::{From, ShardItem, join, read_shard};
+use crate::read::shard_reader::{ShardStart, join, read_shard};
+use crate::read::stored::Counted;
+use crate::read::waiting::{Next, Received, ShardFeed, WaitingStreams, next_comparison};
 use crate::wire::cursor::{Position, StreamCursor};
 use noetl_domain::feed::FeedId;
 use noetl_domain::ids::Id;
@@ -35,7 +36,7 @@ use noetl_runtime::clock;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Time that a reader waits for the streams of all shards, for example after the whole deployment started. It then
 /// starts with the streams that were found.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FIND_WITHIN: Duration = Duration::from_secs(5);
 
 /// Maximum difference between the clocks of a replica and of the broker. No harm is done by more: events that are read
 /// because of it are of other executions.
@@ -114,8 +115,8 @@ pub enum Item {
 }
 
 impl Item {
-    fn of(released: Released, cursor: StreamCursor) -> Self {
-        let Released { shard, position, live } = released;
+    fn of(completed: Completed, cursor: StreamCursor) -> Self {
+        let Completed { shard, position, live } = completed;
         Self::Event { cursor, shard, position, live }
     }
 
@@ -137,32 +138,16 @@ impl Item {
 }
 
 impl Start {
-    fn on(&self, shard: ShardIndex) -> From {
+    fn on(&self, shard: ShardIndex) -> ShardStart {
         match self {
-            Self::Beginning => From::Beginning,
-            Self::Latest => From::Latest,
-            Self::After(after) => From::After {
+            Self::Beginning => ShardStart::Beginning,
+            Self::Latest => ShardStart::Latest,
+            Self::After(after) => ShardStart::After {
                 at: after.positions.get(usize::from(shard)).copied().unwrap_or_default(),
                 feed: after.feeds.get(usize::from(shard)).copied().flatten(),
             },
-            Self::Since(since) => From::Since(*since),
+            Self::Since(since) => ShardStart::Since(*since),
         }
-    }
-}
-
-/// Counts a reader in `noetl_stream_readers` until it is dropped.
-struct Counted;
-
-impl Counted {
-    fn new() -> Self {
-        metrics::gauge!("noetl_stream_readers").increment(1.0);
-        Self
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        metrics::gauge!("noetl_stream_readers").decrement(1.0);
     }
 }
 
@@ -174,7 +159,7 @@ pub fn read(
     shards: Shards,
 ) -> impl Stream<Item = Result<Item, ReadError>> + Send {
     try_stream! {
-        let _counted = Counted::new();
+        let _counted = Counted::new(metrics::gauge!("noetl_stream_readers"));
         // A time at which no bucket had moved, if the reader does not read all shards.
         let mut unmoved_at = hub.databases().map_confirmed_at();
         let mut read_shards = shards.of(&hub);
@@ -183,18 +168,18 @@ pub fn read(
         let (mut cursor, opened) = open(&hub, &start, &interest, read_shards.clone()).await?;
         let mut feeds = FuturesUnordered::from_iter(opened);
         let mut places: Vec<Option<Arc<Place>>> = vec![None; cursor.positions.len()];
-        let mut parked = Parked::default();
+        let mut waiting = WaitingStreams::default();
         let mut is_partial = read_shards.len() < cursor.positions.len();
         let mut heartbeats = interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut held = HeldEvents::default();
+        let mut incomplete = IncompleteEvents::default();
         loop {
-            if behind == Some(0) && held.is_empty() {
+            if behind == Some(0) && incomplete.is_empty() {
                 behind = None;
                 yield Item::CaughtUp { cursor: cursor.clone() };
             }
-            if !parked.is_empty() {
-                advance(&mut cursor, &places, &parked);
+            if !waiting.is_empty() {
+                advance(&mut cursor, &places, &waiting);
             }
             if is_partial {
                 let confirmed_at = hub.databases().map_confirmed_at();
@@ -202,70 +187,68 @@ pub fn read(
                     unmoved_at = confirmed_at;
                 }
             }
-            let ready = match if held.is_full() { Next::None } else { parked.next(&hub, &cursor) } {
-                Next::Item(ready) => Some(*ready),
+            let step = if incomplete.is_full() { Next::None } else { waiting.next(&hub, &cursor) };
+            let Received { shard, item, feed } = match step {
+                Next::Item(received) => *received,
                 Next::Gap(shard, gap) => {
-                    yield Item::lost(gap, shard, held.limit(&cursor));
+                    yield Item::lost(gap, shard, incomplete.limit(&cursor));
                     continue;
                 }
-                Next::None => None,
-            };
-            let ready = if let Some(ready) = ready {
-                ready
-            } else {
-                let next = tokio::select! {
-                    released = held.next(), if !held.is_empty() => {
-                        if let Some(released) = released {
-                            yield Item::of(released, held.limit(&cursor));
+                Next::None => {
+                    let next = tokio::select! {
+                        completed = incomplete.next(), if !incomplete.is_empty() => {
+                            if let Some(completed) = completed {
+                                yield Item::of(completed, incomplete.limit(&cursor));
+                            }
+                            continue;
                         }
-                        continue;
-                    }
-                    next = feeds.next(), if !held.is_full() && !feeds.is_empty() => next,
-                    () = next_comparison(), if !parked.is_empty() => continue,
-                    () = first_move(&hub), if is_partial => {
-                        is_partial = false;
-                        let rest = open_others(&hub, &read_shards, &interest, unmoved_at);
-                        behind = behind.map(|behind| behind + rest.len());
-                        feeds.extend(rest);
-                        read_shards = 0..hub.shards();
-                        continue;
-                    }
-                    _ = heartbeats.tick() => {
-                        advance(&mut cursor, &places, &parked);
-                        let lag = read_shards.clone().map(|shard| lag(&hub, shard, &cursor)).sum();
-                        yield Item::Heartbeat { lag, cursor: held.limit(&cursor) };
-                        continue;
-                    }
-                };
-                let Some((item, feed)) = next else { continue };
-                let Some((shard, item)) = item else { continue };
-                let Some(ready) = parked.park(Ready { shard, item, feed }, &hub, &cursor) else { continue };
-                ready
+                        next = feeds.next(), if !incomplete.is_full() && !feeds.is_empty() => next,
+                        () = next_comparison(), if !waiting.is_empty() => continue,
+                        () = first_move(&hub), if is_partial => {
+                            is_partial = false;
+                            let rest = open_others(&hub, &read_shards, &interest, unmoved_at);
+                            behind = behind.map(|behind| behind + rest.len());
+                            feeds.extend(rest);
+                            read_shards = 0..hub.shards();
+                            continue;
+                        }
+                        _ = heartbeats.tick() => {
+                            advance(&mut cursor, &places, &waiting);
+                            let lag = read_shards.clone().map(|shard| lag(&hub, shard, &cursor)).sum();
+                            yield Item::Heartbeat { lag, cursor: incomplete.limit(&cursor) };
+                            continue;
+                        }
+                    };
+                    let Some((Some((shard, item)), feed)) = next else { continue };
+                    let received = Received { shard, item, feed };
+                    let Some(received) = waiting.add_or_return(received, &hub, &cursor) else { continue };
+                    received
+                }
             };
-            let Ready { shard, item, feed } = ready;
             feeds.push(feed.into_future());
             let position = item.position();
-            let before = if held.is_empty() { StreamCursor::default() } else { cursor.clone() };
+            let before = if incomplete.is_empty() { StreamCursor::default() } else { cursor.clone() };
             cursor.positions[usize::from(shard)] = position;
             cursor.feeds[usize::from(shard)] = hub.identity(shard).map(FeedId::tag);
             match item {
-                ShardItem::Replayed(Replayed::Delivered(delivered)) => {
+                ShardItem::Delivered(delivered) => {
                     let followed = delivered.event.as_ref().filter(|live| interest.includes(&live.event));
                     if let Some(live) = followed {
-                        if held.concerns(&delivered, live) {
-                            held.hold(Arc::clone(&delivered), live.event.execution_id);
+                        if incomplete.delays(&delivered, live) {
+                            incomplete.add(Arc::clone(&delivered), live.event.execution_id);
                         } else {
-                            yield Item::Event { cursor: held.limit(&cursor), shard, position, live: live.clone() };
+                            let cursor = incomplete.limit(&cursor);
+                            yield Item::Event { cursor, shard, position, live: live.clone() };
                         }
                     }
                 }
-                ShardItem::Replayed(Replayed::Passed(_)) => {}
-                ShardItem::Replayed(Replayed::Gap(gap)) => {
+                ShardItem::Passed(_) => {}
+                ShardItem::Gap(gap) => {
                     // A gap may say that events from a position on are void, so the events before it come first.
-                    while held.holds(shard) && let Some(released) = held.next().await {
-                        yield Item::of(released, held.limit(&before));
+                    while incomplete.has(shard) && let Some(completed) = incomplete.next().await {
+                        yield Item::of(completed, incomplete.limit(&before));
                     }
-                    yield Item::lost(gap, shard, held.limit(&cursor));
+                    yield Item::lost(gap, shard, incomplete.limit(&cursor));
                 }
                 ShardItem::CaughtUp(_, place) => {
                     places[usize::from(shard)] = Some(place);
@@ -285,7 +268,7 @@ async fn open(
 ) -> Result<(StreamCursor, Vec<StreamFuture<ShardFeed>>), ReadError> {
     let mut cursor = StreamCursor::unnamed(vec![Position::default(); usize::from(hub.shards())]);
     let mut feeds = Vec::new();
-    let joining = |shard| timeout(PATIENCE, join(hub, shard, start.on(shard), interest.clone()));
+    let joining = |shard| timeout(FIND_WITHIN, join(hub, shard, start.on(shard), interest.clone()));
     let joined = join_all(shards.clone().map(joining)).await;
     if joined.iter().all(Result::is_err) {
         return Err(ReadError::of(shards.start, "no stream was found in time"));
@@ -294,14 +277,14 @@ async fn open(
         let (from, joined) = (start.on(shard), joined.ok());
         cursor.positions[usize::from(shard)] = match (&joined, from) {
             (Some(joined), _) => joined.at,
-            (None, From::After { at, .. }) => at,
-            (None, From::Beginning) => Position::default(),
+            (None, ShardStart::After { at, .. }) => at,
+            (None, ShardStart::Beginning) => Position::default(),
             // The stream does not exist yet, so all its events will be after its beginning.
             (None, _) if hub.is_missing(shard) => Position::default(),
             (None, _) => return Err(ReadError::of(shard, "its position can't be determined")),
         };
         cursor.feeds[usize::from(shard)] = match from {
-            From::After { feed, .. } if joined.is_none() => feed,
+            ShardStart::After { feed, .. } if joined.is_none() => feed,
             _ => hub.identity(shard).map(FeedId::tag),
         };
         feeds.push(read_shard(hub.clone(), shard, from, interest.clone(), joined).into_future());
@@ -329,14 +312,14 @@ fn open_others(
     unmoved_at: DateTime<Utc>,
 ) -> Vec<StreamFuture<ShardFeed>> {
     let others = (0..hub.shards()).filter(|shard| !opened.contains(shard));
-    let from = From::Since(Since { time: unmoved_at - CLOCK_DIFFERENCE, now: clock::now() });
+    let from = ShardStart::Since(Since { time: unmoved_at - CLOCK_DIFFERENCE, now: clock::now() });
     others.map(|shard| read_shard(hub.clone(), shard, from, interest.clone(), None).into_future()).collect()
 }
 
 /// Moves the cursor to the positions of the feeds of which the reader has received every event that it follows. A feed
 /// whose next event waits stays before that event.
-fn advance(cursor: &mut StreamCursor, places: &[Option<Arc<Place>>], parked: &Parked) {
-    let moving = (0..).zip(cursor.positions.iter_mut().zip(places)).filter(|(shard, _)| !parked.holds(*shard));
+fn advance(cursor: &mut StreamCursor, places: &[Option<Arc<Place>>], waiting: &WaitingStreams) {
+    let moving = (0..).zip(cursor.positions.iter_mut().zip(places)).filter(|(shard, _)| !waiting.has(*shard));
     for (_, (position, place)) in moving {
         *position = place.as_ref().and_then(|place| place.passed()).unwrap_or_default().max(*position);
     }

@@ -1,4 +1,6 @@
-//! Replay of one shard's stored messages between two positions. Missing messages are reported as gaps.
+//! Replay of one shard's stored messages between two positions. Missing messages are reported as gaps. Without it, a
+//! reader would miss the events between its cursor and the hub's position, and a slow one those that the ring no longer
+//! has.
 
 use std::sync::Arc;
 
@@ -10,51 +12,57 @@ use crate::read::delivered::Delivered;
 use crate::read::error::ReadError;
 use crate::read::gap::{Gap, GapReason, between};
 use crate::read::interests::Interest;
+use crate::read::precedence::Precedence;
+use crate::read::ring::Place;
 use crate::read::source::Extent;
-use crate::read::stored::{Found, StoredFeed, StreamView};
+use crate::read::stored::{Found, StoredFeed};
 use crate::wire::cursor::Position;
+use noetl_domain::ids::Id;
 
-/// Range to replay.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Range {
-    /// Position of the reader.
-    pub(super) at: Position,
-    /// Last position.
-    pub(super) until: Position,
-    /// Cause to report for messages that the stream does not hold.
-    pub(super) missing: GapReason,
-}
-
-/// Item of a replay.
+/// Item of one shard's feed.
 #[derive(Debug)]
-pub(super) enum Replayed {
+pub(super) enum ShardItem {
     Delivered(Arc<Delivered>),
     Gap(Gap),
     /// The reader follows no message up to this position.
     Passed(Position),
+    /// The reader has reached the hub's position, and has this place in the hub's ring from now on. No replay has it.
+    CaughtUp(Position, Arc<Place>),
 }
 
-impl Replayed {
+impl ShardItem {
+    /// Returns the position after the item.
     pub(super) fn position(&self) -> Position {
         match self {
             Self::Delivered(delivered) => delivered.position,
             Self::Gap(gap) => gap.position,
-            Self::Passed(position) => *position,
+            Self::Passed(position) | Self::CaughtUp(position, _) => *position,
         }
+    }
+
+    /// Returns the execution of an event of a bucket that has moved, and what a reader must have received before it.
+    pub(super) fn precedence(&self) -> Option<(Id, Precedence)> {
+        let Self::Delivered(delivered) = self else { return None };
+        let execution = delivered.event.as_ref()?.event.execution_id;
+        (delivered.precedence != Precedence::Stream).then(|| (execution, delivered.precedence.clone()))
     }
 }
 
-/// Replays the messages of a range that the reader follows, as far as the stream holds them. Ends before the first message
-/// of a later epoch than the range's: the hub delivers that epoch next.
+/// Replays the messages after `at` up to `until` that the reader follows, as far as the stream holds them; `missing` is
+/// the cause to report for the others. Ends before the first message of a later epoch than that of `until`: the hub
+/// delivers that epoch next.
 pub(super) fn replay<'a>(
     stored: &'a StoredFeed,
     interest: &'a Interest,
-    range: Range,
-) -> impl Stream<Item = Result<Replayed, ReadError>> + Send + 'a {
+    at: Position,
+    until: Position,
+    missing: GapReason,
+) -> impl Stream<Item = Result<ShardItem, ReadError>> + Send + 'a {
     try_stream! {
         metrics::counter!("noetl_stream_replays_total").increment(1);
-        let Range { mut at, until, missing } = range;
-        let StreamView { stream, extent } = stored.view().await?;
+        let mut at = at;
+        let stream = stored.stream().await?;
+        let extent = stream.opened_extent();
         // Kept pages may still have messages that the stream has removed; their readers get a gap.
         let mut next = (resume(stored, at, until, extent).await? + 1).max(extent.first);
         loop {
@@ -66,7 +74,7 @@ pub(super) fn replay<'a>(
                     stream.check_gone(at, until).await?;
                     let end = Position { sequence: until.sequence + 1, ..until };
                     for gap in between(at, end, extent.first, missing) {
-                        yield Replayed::Gap(gap);
+                        yield ShardItem::Gap(gap);
                     }
                 }
                 return;
@@ -84,20 +92,20 @@ pub(super) fn replay<'a>(
                 if !at.precedes(position) {
                     let first = check_epoch(stored, at, position).await?.first;
                     for gap in between(at, position, first, missing) {
-                        yield Replayed::Gap(gap.with(delivered.discard));
+                        yield ShardItem::Gap(gap.with(delivered.discard));
                     }
                 }
                 at = position;
                 passed = !delivered.event.as_ref().is_some_and(|live| interest.includes(&live.event));
                 if !passed {
-                    yield Replayed::Delivered(delivered);
+                    yield ShardItem::Delivered(delivered);
                 }
                 if at >= until {
                     break;
                 }
             }
             if passed {
-                yield Replayed::Passed(at);
+                yield ShardItem::Passed(at);
             }
             if at >= until {
                 return;
@@ -131,19 +139,19 @@ async fn resume(stored: &StoredFeed, at: Position, until: Position, extent: Exte
 /// consumer skipped that message. Returns the stream's extent.
 async fn check_epoch(stored: &StoredFeed, at: Position, next: Position) -> Result<Extent, ReadError> {
     if next.epoch <= at.epoch {
-        return Ok(stored.view().await?.extent);
+        return Ok(stored.stream().await?.opened_extent());
     }
-    let Found { view, found } = stored.first_after(at.epoch).await?;
+    let Found { stream, found } = stored.first_after(at.epoch).await?;
     if found.is_some_and(|first| first < next.sequence) {
         stored.forget();
-        return Err(view.stream.failed("the first message of an epoch was skipped"));
+        return Err(stream.failed("the first message of an epoch was skipped"));
     }
-    Ok(view.extent)
+    Ok(stream.opened_extent())
 }
 
 /// Returns the position before the first message that the stream holds.
 pub(super) async fn beginning(stored: &StoredFeed) -> Result<Position, ReadError> {
-    Ok(Position { epoch: 0, sequence: stored.view().await?.extent.first - 1 })
+    Ok(Position { epoch: 0, sequence: stored.stream().await?.opened_extent().first - 1 })
 }
 
 /// Time of publication from which a reader starts.
@@ -163,15 +171,15 @@ pub(super) async fn since(
     since: Since,
     head: Position,
 ) -> Result<(Position, Option<Gap>), ReadError> {
-    let Found { view: StreamView { stream, extent }, found } = stored.first_since(since.time).await?;
+    let Found { stream, found } = stored.first_since(since.time).await?;
     let Some(first) = found else {
-        return Ok((stream.end(extent).await?.max(head), None));
+        return Ok((stream.end().await?.max(head), None));
     };
     let place = Position { sequence: first.sequence - 1, ..first };
     // The extent is read again after the first message was found, because a busy stream removes messages meanwhile.
     let gone = place.sequence > 0
         && stream.may_have_dropped(since.time, since.now)
-        && stored.view().await?.extent.first >= first.sequence;
+        && stored.stream().await?.opened_extent().first >= first.sequence;
     let gap = Gap { from: 1, to: place.sequence, reason: GapReason::Retention, position: place };
     Ok((place, gone.then_some(gap)))
 }

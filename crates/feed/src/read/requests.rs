@@ -1,4 +1,5 @@
-//! Requests that wait for an answer. Equal requests get the same answer.
+//! Requests that wait for an answer. Equal requests get the same answer; without that, each reader that replays would
+//! be a client of its own for the broker.
 
 use std::collections::VecDeque;
 
@@ -25,10 +26,6 @@ struct Request<K, T> {
 pub(super) struct Asking<T>(Vec<oneshot::Sender<Result<T, ReadError>>>);
 
 impl<T: Clone> Asking<T> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Sends the answer to all readers that still wait.
     pub(super) fn answer(self, answer: &Result<T, ReadError>) {
         for reader in self.0 {
@@ -52,12 +49,8 @@ impl<K: Copy + Ord, T: Clone> Requests<K, T> {
         answer
     }
 
-    /// Takes all requests. Those that are added later need another answer.
-    pub(super) fn take_all(&mut self) -> Asking<T> {
-        Asking(self.0.drain(..).map(|request| request.answer).collect())
-    }
-
-    /// Takes the oldest request whose reader still waits, and all equal ones, and returns their key.
+    /// Takes the oldest request whose reader still waits, and all equal ones, and returns their key. Requests that are
+    /// added later need another answer.
     pub(super) fn take_oldest(&mut self) -> Option<(K, Asking<T>)> {
         self.forget_closed();
         let key = self.0.front()?.key;
@@ -105,6 +98,6 @@ mod tests {
         assert!(third.try_recv().is_err());
         requests.answer(|key| key == 3, &Ok(6));
         assert_eq!(third.try_recv().unwrap().unwrap(), 6);
-        assert!(requests.take_oldest().is_none() && requests.take_all().is_empty());
+        assert!(requests.take_oldest().is_none());
     }
 }

@@ -6,12 +6,11 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::read::error::ReadError;
 use crate::read::gap::Gap;
 use crate::read::hub::Hub;
-use crate::read::stored::StreamView;
 use crate::wire::cursor::Position;
 use noetl_domain::feed::{FeedId, FeedTag};
 use noetl_domain::shard::ShardIndex;
@@ -20,8 +19,6 @@ use noetl_storage::tail::{self, FeedHead};
 /// Delay before a second check. A server that just became the leader of a replicated stream may respond before it has
 /// read all of it.
 const CONFIRM_AFTER: Duration = Duration::from_secs(1);
-/// Time in which the broker must answer. Then the check is repeated.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 /// Returns the start position of a reader with this cursor: its own, or the beginning with a gap. `head` is the position
 /// of the hub.
@@ -53,16 +50,9 @@ async fn is_possible(hub: &Hub, shard: ShardIndex, at: Position) -> Result<bool,
     if matches!(feed, Ok(feed) if can_exist(at, Position::default(), feed) == Some(true)) {
         return Ok(true);
     }
-    let end = timeout(ANSWER_WITHIN, end(hub, shard)).await;
-    let end = end.map_err(|_| ReadError::of(shard, "the broker does not answer"))??;
+    let end = hub.stored(shard).end().await?;
     let possible = if at <= end { Some(true) } else { can_exist(at, end, feed?) };
     possible.ok_or_else(|| ReadError::of(shard, "the tailer has not finished the batch at this position"))
-}
-
-/// Returns the position after the stream's last message.
-async fn end(hub: &Hub, shard: ShardIndex) -> Result<Position, ReadError> {
-    let StreamView { stream, extent } = hub.stored(shard).view().await?;
-    stream.end(extent).await
 }
 
 /// Returns whether the position can exist in a feed with this end of the stream. `None`: unknown until the current batch

@@ -1,9 +1,10 @@
-//! Latest events of one shard's feed, shared by all readers of a replica and bounded in bytes.
+//! Latest events of one shard's feed, shared by all readers of a replica and bounded in bytes. Without it, the memory
+//! for events would grow with the number of readers that lag.
 //!
 //! A reader holds a place in the ring and no events of its own. An event wakes only the readers that follow it, by the
 //! index of their interests. A reader whose next event was overwritten gets [`Overwritten`]; events that it does not
-//! follow do not count. A ring without readers can be reset. It then has no head, and a reader that joins waits until the
-//! feed has started again.
+//! follow do not count. A ring without readers can be reset. It then has no head, and a reader that joins waits until
+//! the feed has started again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +16,11 @@ use crate::read::delivered::Delivered;
 use crate::read::interests::{Group, Interest, Interests, NextMatch};
 use crate::wire::cursor::Position;
 
-/// The ring of one shard.
 #[derive(Debug)]
 pub(super) struct Ring {
     kept: Mutex<RingState>,
-    /// Number of events that were ever put in; a reader that needs every event waits for it to change.
-    put: watch::Sender<u64>,
+    /// Changes with each event; a reader that needs every event waits for it.
+    put: watch::Sender<()>,
     /// Notified by each reader that finds no head.
     wanted: Notify,
     capacity: usize,
@@ -50,7 +50,6 @@ impl RingState {
 pub(super) struct Entry {
     /// Position of the feed before the event.
     pub(super) before: Position,
-    /// The event.
     pub(super) delivered: Arc<Delivered>,
 }
 
@@ -59,9 +58,9 @@ pub(super) struct Entry {
 pub(super) struct RingReader {
     place: Arc<Place>,
     /// Changes with each event.
-    put: watch::Receiver<u64>,
+    put: watch::Receiver<()>,
     /// Changes with each event that the reader follows.
-    matched: watch::Receiver<u64>,
+    matched: watch::Receiver<()>,
 }
 
 /// The place of a reader, which its heartbeats share.
@@ -90,7 +89,7 @@ impl Ring {
     /// Creates an empty ring of about `capacity` bytes. It keeps the last event even if that is larger.
     pub(super) fn new(capacity: usize) -> Self {
         let taken = metrics::counter!("noetl_stream_taken_events_total");
-        Self { kept: Mutex::default(), put: watch::Sender::new(0), wanted: Notify::new(), capacity, taken }
+        Self { kept: Mutex::default(), put: watch::Sender::new(()), wanted: Notify::new(), capacity, taken }
     }
 
     /// Returns the position of the feed; `None` after a reset, until the stream was found.
@@ -100,9 +99,8 @@ impl Ring {
 
     /// Sets the head after the stream was found.
     pub(super) fn begin(&self, head: Position) {
-        let mut kept = self.kept();
-        kept.head = Some(head);
-        self.put.send_replace(kept.put);
+        self.kept().head = Some(head);
+        self.put.send_replace(());
     }
 
     /// Returns true if the ring has a reader, or one that waits for the head.
@@ -111,7 +109,7 @@ impl Ring {
     }
 
     /// Resets the ring if it has no readers. Returns true if it did.
-    pub(super) fn rest(&self) -> bool {
+    pub(super) fn reset_unread(&self) -> bool {
         let mut kept = self.kept();
         // A reader that subscribes after this check finds no head, and waits.
         if self.is_read() {
@@ -149,7 +147,7 @@ impl Ring {
         let first = kept.first();
         let event = delivered.event.as_ref().map(|live| &*live.event);
         kept.interests.list(number, first, before.precedes(position), event);
-        self.put.send_replace(kept.put);
+        self.put.send_replace(());
         kept.bytes
     }
 
@@ -181,7 +179,6 @@ impl Ring {
 }
 
 impl RingReader {
-    /// Returns the place.
     pub(super) fn place(&self) -> Arc<Place> {
         Arc::clone(&self.place)
     }
@@ -378,12 +375,12 @@ mod tests {
         let ring = Arc::new(Ring::new(100));
         ring.begin(at(7));
         let (_, reader) = ring.join(everything()).await;
-        assert!(!ring.rest() && ring.head().is_some());
+        assert!(!ring.reset_unread() && ring.head().is_some());
         drop(reader);
-        assert!(ring.rest() && ring.head().is_none());
+        assert!(ring.reset_unread() && ring.head().is_none());
         let begun = async {
             ring.wanted().await;
-            assert!(!ring.rest());
+            assert!(!ring.reset_unread());
             ring.begin(Position { epoch: 2, sequence: 3 });
         };
         let ((head, mut reader), ()) = tokio::join!(ring.join(everything()), begun);

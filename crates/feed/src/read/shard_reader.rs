@@ -1,12 +1,12 @@
-//! Feed of one shard for one reader: stored messages up to the hub's head, then live events from the hub.
+//! Feed of one shard for one reader: stored messages up to the hub's head, then live events from the hub. Both ends of
+//! the transition are positions of the stream, so no event is missed there, and none comes twice.
 //!
 //! From the hub, a reader takes only the events that it follows. All others between them directly follow each other, so
 //! the position of an event is also the reader's position before it. If the hub's next event does not directly follow
-//! the one before it, or the reader's position, the reader replays from the stream. This happens when its next event was
-//! overwritten in the hub's ring, when events are missing, or when the epoch changed.
-//! Only the stream shows which events are gone. While the broker can't be reached, the reader waits.
+//! the one before it, or the reader's position, the reader replays from the stream. This happens when its next event
+//! was overwritten in the hub's ring, when events are missing, or when the epoch changed. Only the stream shows which
+//! events are gone. While the broker can't be reached, the reader waits.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::stream;
@@ -18,13 +18,11 @@ use crate::read::error::ReadError;
 use crate::read::gap::{Gap, GapReason};
 use crate::read::hub::Hub;
 use crate::read::interests::Interest;
-use crate::read::precedence::Precedence;
-use crate::read::replay::{self, Range, Replayed, Since};
+use crate::read::replay::{self, ShardItem, Since};
 use crate::read::reset;
-use crate::read::ring::{Place, RingReader};
+use crate::read::ring::RingReader;
 use crate::wire::cursor::Position;
 use noetl_domain::feed::FeedTag;
-use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 
 /// Mean time before a replay that failed is tried again.
@@ -32,36 +30,11 @@ const AFTER_FAILURE: Duration = Duration::from_millis(250);
 
 /// Start position of a reader in one shard.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum From {
+pub(super) enum ShardStart {
     Beginning,
     Latest,
     After { at: Position, feed: Option<FeedTag> },
     Since(Since),
-}
-
-/// Item of one shard's feed.
-#[derive(Debug)]
-pub(super) enum ShardItem {
-    Replayed(Replayed),
-    /// The reader has reached the hub's position, and has this place in the hub's ring from now on.
-    CaughtUp(Position, Arc<Place>),
-}
-
-impl ShardItem {
-    /// Returns the position after the item.
-    pub(super) fn position(&self) -> Position {
-        match self {
-            Self::Replayed(replayed) => replayed.position(),
-            Self::CaughtUp(position, _) => *position,
-        }
-    }
-
-    /// Returns the execution of an event of a bucket that has moved, and what a reader must have received before it.
-    pub(super) fn precedence(&self) -> Option<(Id, Precedence)> {
-        let Self::Replayed(Replayed::Delivered(delivered)) = self else { return None };
-        let execution = delivered.event.as_ref()?.event.execution_id;
-        (delivered.precedence != Precedence::Stream).then(|| (execution, delivered.precedence.clone()))
-    }
 }
 
 /// Reader that has joined the hub and has a start position.
@@ -76,7 +49,7 @@ pub(super) struct Joined {
 }
 
 /// Waits until the hub has found the stream, and joins it.
-pub(super) async fn join(hub: &Hub, shard: ShardIndex, from: From, interest: Interest) -> Joined {
+pub(super) async fn join(hub: &Hub, shard: ShardIndex, from: ShardStart, interest: Interest) -> Joined {
     let (head, live) = hub.register(shard, interest).await;
     let (at, gap) = start(hub, shard, from, head).await;
     Joined { live, head, at, gap }
@@ -87,7 +60,7 @@ pub(super) async fn join(hub: &Hub, shard: ShardIndex, from: From, interest: Int
 pub(super) fn read_shard(
     hub: Hub,
     shard: ShardIndex,
-    from: From,
+    from: ShardStart,
     interest: Interest,
     joined: Option<Joined>,
 ) -> BoxStream<'static, (ShardIndex, ShardItem)> {
@@ -98,22 +71,21 @@ pub(super) fn read_shard(
         };
         let Joined { mut live, head: mut until, mut at, gap } = joined;
         if let Some(gap) = gap {
-            yield ShardItem::Replayed(Replayed::Gap(gap));
+            yield ShardItem::Gap(gap);
         }
         let mut missing = GapReason::Retention;
         let mut caught_up = false;
         loop {
             while at < until {
                 let before = at;
-                let range = Range { at, until, missing };
                 // Boxed, so that it uses memory only during a replay: readers are many, and live for most of their
                 // time.
-                let mut replayed = replay::replay(hub.stored(shard), &interest, range).boxed();
+                let mut replayed = replay::replay(hub.stored(shard), &interest, at, until, missing).boxed();
                 let ended = loop {
                     match replayed.try_next().await {
                         Ok(Some(item)) => {
                             at = item.position();
-                            yield ShardItem::Replayed(item);
+                            yield item;
                         }
                         Ok(None) => break Ok(()),
                         Err(error) => break Err(error),
@@ -149,7 +121,7 @@ pub(super) fn read_shard(
                 complete = true;
                 if position > at {
                     at = position;
-                    yield ShardItem::Replayed(Replayed::Delivered(entry.delivered));
+                    yield ShardItem::Delivered(entry.delivered);
                 }
             };
             at = at.max(live.set_live(false));
@@ -159,13 +131,13 @@ pub(super) fn read_shard(
 }
 
 /// Returns the start position of a reader, and the gap that is delivered before the first event.
-async fn start(hub: &Hub, shard: ShardIndex, from: From, head: Position) -> (Position, Option<Gap>) {
+async fn start(hub: &Hub, shard: ShardIndex, from: ShardStart, head: Position) -> (Position, Option<Gap>) {
     loop {
         let found = match from {
-            From::Latest => return (head, None),
-            From::After { at, feed } => reset::check(hub, shard, at, feed, head).await,
-            From::Beginning => replay::beginning(hub.stored(shard)).await.map(|at| (at, None)),
-            From::Since(since) => replay::since(hub.stored(shard), since, head).await,
+            ShardStart::Latest => return (head, None),
+            ShardStart::After { at, feed } => reset::check(hub, shard, at, feed, head).await,
+            ShardStart::Beginning => replay::beginning(hub.stored(shard)).await.map(|at| (at, None)),
+            ShardStart::Since(since) => replay::since(hub.stored(shard), since, head).await,
         };
         match found {
             Ok(start) => return start,

@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::pull::{self, Ordered, OrderedConfig};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
-use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::{Info, RawMessageErrorKind, Stream};
 use chrono::{DateTime, Utc};
 
@@ -65,9 +63,8 @@ impl ShardStream {
         feed: Option<FeedId>,
     ) -> Result<Self, ReadError> {
         let stream = streams::context(client.clone(), names).get_stream(names.stream(shard)).await;
-        let missing = |kind: &GetStreamErrorKind| matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND);
-        let stream =
-            stream.map_err(|error| ReadError { missing: missing(&error.kind()), ..ReadError::of(shard, error) })?;
+        let stream = stream
+            .map_err(|error| ReadError { missing: streams::is_missing(&error), ..ReadError::of(shard, error) })?;
         Ok(Self { shard, feed, subjects: names.subjects(shard), client, stream })
     }
 
@@ -94,9 +91,10 @@ impl ShardStream {
         limited || (!config.max_age.is_zero() && age > config.max_age)
     }
 
-    /// Returns the position after the last message. Its epoch is that of the last mark, or 0 if no message near the end
-    /// has one.
-    pub(super) async fn end(&self, extent: Extent) -> Result<Position, ReadError> {
+    /// Returns the position after the last message that the stream had when it was opened. Its epoch is that of the
+    /// last mark, or 0 if no message near the end has one.
+    pub(super) async fn end(&self) -> Result<Position, ReadError> {
+        let extent = self.opened_extent();
         for sequence in (extent.first.max(extent.last.saturating_sub(SEARCH_LIMIT))..=extent.last).rev() {
             match self.stream.get_raw_message(sequence).await {
                 Ok(message) => {
@@ -129,7 +127,8 @@ impl ShardStream {
 
     /// Returns the sequence after which a reader at `at` continues: its own, or, if a later epoch begins below it, the
     /// sequence before that epoch's first message.
-    pub(super) async fn resume(&self, at: Position, extent: Extent) -> Result<u64, ReadError> {
+    pub(super) async fn resume(&self, at: Position) -> Result<u64, ReadError> {
+        let extent = self.opened_extent();
         // Every stored message of any epoch is after `at`.
         if at.sequence < extent.first {
             return Ok(at.sequence);
@@ -138,15 +137,13 @@ impl ShardStream {
         Ok(renewed.map_or(at.sequence, |first| at.sequence.min(first - 1)))
     }
 
-    /// Fails if `next` has a later epoch than `at` but is not the first message that has one: the consumer was
-    /// recreated and skipped that message. Returns the stream's extent.
-    pub(super) async fn check_epoch(&self, at: Position, next: Position) -> Result<Extent, ReadError> {
-        let extent = self.extent().await?;
-        if next.epoch > at.epoch && self.first_after(at.epoch, extent).await?.is_some_and(|first| first < next.sequence)
-        {
-            return Err(self.failed("the consumer skipped the first message of an epoch"));
+    /// Fails if the message at `next`, which has a later epoch than `epoch`, is not the first one that has: the
+    /// consumer was recreated and skipped that message.
+    pub(super) async fn check_epoch(&self, epoch: u32, next: u64) -> Result<(), ReadError> {
+        match self.first_after(epoch, self.extent().await?).await? {
+            Some(first) if first < next => Err(self.failed("the consumer skipped the first message of an epoch")),
+            _ => Ok(()),
         }
-        Ok(extent)
     }
 
     /// Fails if the stream holds an event between two positions that the consumer did not deliver. The consumer of a
@@ -161,7 +158,8 @@ impl ShardStream {
     }
 
     /// Returns the position of the first message that was published at `time` or later.
-    pub(super) async fn first_since(&self, time: DateTime<Utc>, extent: Extent) -> Result<Option<Position>, ReadError> {
+    pub(super) async fn first_since(&self, time: DateTime<Utc>) -> Result<Option<Position>, ReadError> {
+        let extent = self.opened_extent();
         let nanos = i128::from(time.timestamp()) * 1_000_000_000 + i128::from(time.timestamp_subsec_nanos());
         let start_time = async_nats::datetime::from_nanos(nanos).map_err(|error| self.failed(error))?;
         let mut pages = self.pages(DeliverPolicy::ByStartTime { start_time }).await?;

@@ -6,34 +6,28 @@
 //! for the readers that come next.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use metrics::Gauge;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::read::error::ReadError;
 use crate::read::page_cache::{Page, PageCache};
 use crate::read::requests::{Answer, Requests};
-use crate::read::source::{Extent, ShardStream};
+use crate::read::source::ShardStream;
 use crate::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
 
-/// The stream of a shard at a time.
-#[derive(Debug, Clone)]
-pub(super) struct StreamView {
-    /// The stream.
-    pub(super) stream: ShardStream,
-    /// Range of its sequences.
-    pub(super) extent: Extent,
-}
+/// Time in which the broker must return the end of the stream.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 /// Result of a search in a stream.
 #[derive(Debug, Clone)]
 pub(super) struct Found<T> {
     /// The stream at the time of the search.
-    pub(super) view: StreamView,
-    /// The found value.
+    pub(super) stream: ShardStream,
     pub(super) found: Option<T>,
 }
 
@@ -52,7 +46,7 @@ pub(super) struct StoredFeed {
 pub(super) struct EpochStart {
     /// Epoch before it.
     pub(super) after: u32,
-    /// Creation time of the stream, as in [`Extent`].
+    /// Creation time of the stream, as in [`super::source::Extent`].
     pub(super) created: i128,
     /// Sequence of the first message of a later epoch than `after`.
     pub(super) first: u64,
@@ -61,7 +55,7 @@ pub(super) struct EpochStart {
 /// Requests of all replays, and what was read last.
 #[derive(Debug)]
 pub(super) struct Queues {
-    pub(super) views: Requests<(), StreamView>,
+    pub(super) streams: Requests<(), ShardStream>,
     /// Searches for the sequence of the first message of a later epoch.
     pub(super) epochs: Requests<u32, Found<u64>>,
     /// Searches for the position of the first message from a time on.
@@ -77,7 +71,7 @@ impl StoredFeed {
     /// Creates a feed that keeps pages of about `capacity` bytes.
     pub(super) fn new(shard: ShardIndex, capacity: usize) -> Self {
         let queues = Queues {
-            views: Requests::default(),
+            streams: Requests::default(),
             epochs: Requests::default(),
             times: Requests::default(),
             pages: Requests::default(),
@@ -89,8 +83,15 @@ impl StoredFeed {
     }
 
     /// Returns the stream as it is after this call.
-    pub(super) async fn view(&self) -> Result<StreamView, ReadError> {
-        self.ask(|queues| queues.views.ask(())).await
+    pub(super) async fn stream(&self) -> Result<ShardStream, ReadError> {
+        self.ask(|queues| queues.streams.ask(())).await
+    }
+
+    /// Returns the position after the stream's last message. Fails if the broker does not answer in time.
+    pub(super) async fn end(&self) -> Result<Position, ReadError> {
+        let end = async { self.stream().await?.end().await };
+        let late = |_| Err(ReadError::of(self.shard, "the broker does not answer"));
+        timeout(ANSWER_WITHIN, end).await.unwrap_or_else(late)
     }
 
     /// Returns the sequence of the first message of a later epoch than `epoch`.
@@ -131,23 +132,23 @@ impl StoredFeed {
 
     async fn ask<T>(&self, ask: impl FnOnce(&mut Queues) -> Answer<T>) -> Result<T, ReadError> {
         let answer = ask(&mut self.queues());
-        let _waiting = Waiting::new(&self.waiting);
+        let _counted = Counted::new(self.waiting.clone());
         self.wanted.notify_one();
         answer.await.unwrap_or_else(|_| Err(ReadError::of(self.shard, "the request was dropped")))
     }
 }
 
-/// Counts a request in `noetl_stream_replays_waiting` until it is dropped.
-struct Waiting<'a>(&'a Gauge);
+/// Counts in a gauge until it is dropped.
+pub(super) struct Counted(Gauge);
 
-impl<'a> Waiting<'a> {
-    fn new(gauge: &'a Gauge) -> Self {
+impl Counted {
+    pub(super) fn new(gauge: Gauge) -> Self {
         gauge.increment(1.0);
         Self(gauge)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.decrement(1.0);
     }

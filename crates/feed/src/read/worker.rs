@@ -19,12 +19,11 @@ use crate::read::delivered::{Delivered, decode};
 use crate::read::error::ReadError;
 use crate::read::opener::Opener;
 use crate::read::page_cache::Page;
-use crate::read::pages::{Pages, connects};
+use crate::read::pages::Pages;
 use crate::read::source::Extent;
-use crate::read::stored::{EpochStart, Found, StoredFeed, StreamView};
+use crate::read::stored::{EpochStart, Found, StoredFeed};
 use crate::wire::cursor::Position;
-use noetl_domain::shard::ShardIndex;
-use noetl_storage::pools::Databases;
+use crate::wire::streams::connects;
 
 /// Maximum number of sequences that are read on to a waiting position instead of starting there.
 const NEAR: u64 = 256;
@@ -38,10 +37,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Worker of one shard.
 #[derive(Debug)]
 pub(super) struct Worker<'a> {
-    pub(super) shard: ShardIndex,
-    pub(super) client: &'a async_nats::Client,
     pub(super) opener: &'a Opener,
-    pub(super) databases: &'a Databases,
     pub(super) stored: &'a StoredFeed,
 }
 
@@ -79,16 +75,15 @@ impl Worker<'_> {
 
     /// Answers the next requests of each queue. Returns true if there were any.
     async fn serve(&self, progress: &mut Progress) -> bool {
-        if progress.connects != connects(self.client) {
+        if progress.connects != connects(&self.opener.client) {
             // The broker may have restarted with other messages, and forgets its consumers.
-            *progress = Progress { connects: connects(self.client), ..Progress::default() };
+            *progress = Progress { connects: connects(&self.opener.client), ..Progress::default() };
             self.stored.forget();
         }
-        // Readers that ask while a request is answered need a later answer.
-        let viewing = self.stored.queues().views.take_all();
-        let viewed = !viewing.is_empty();
-        if viewed {
-            viewing.answer(&self.in_time(self.view()).await);
+        let stream = self.stored.queues().streams.take_oldest();
+        let opened = stream.is_some();
+        if let Some(((), asking)) = stream {
+            asking.answer(&self.in_time(self.opener.open()).await);
         }
         let epoch = self.stored.queues().epochs.take_oldest();
         let searched = epoch.is_some();
@@ -107,31 +102,27 @@ impl Worker<'_> {
             // Readers of the last page come first, so that they find the next one.
             tokio::task::yield_now().await;
         }
-        viewed || searched || timed || wanted.is_some()
-    }
-
-    async fn view(&self) -> Result<StreamView, ReadError> {
-        let stream = self.opener.open().await?;
-        Ok(StreamView { extent: stream.opened_extent(), stream })
+        opened || searched || timed || wanted.is_some()
     }
 
     async fn first_after(&self, epoch: u32) -> Result<Found<u64>, ReadError> {
-        let view = self.view().await?;
-        let Extent { first: oldest, created, .. } = view.extent;
+        let stream = self.opener.open().await?;
+        let extent = stream.opened_extent();
+        let Extent { first: oldest, created, .. } = extent;
         let is_valid = |start: &EpochStart| start.after == epoch && start.created == created && start.first >= oldest;
         let known = self.stored.queues().epoch_start.filter(is_valid);
         let found = match known {
             Some(start) => Some(start.first),
-            None => view.stream.first_after(epoch, view.extent).await?,
+            None => stream.first_after(epoch, extent).await?,
         };
         self.stored.queues().epoch_start = found.map(|first| EpochStart { after: epoch, created, first });
-        Ok(Found { view, found })
+        Ok(Found { stream, found })
     }
 
     async fn first_since(&self, time: DateTime<Utc>) -> Result<Found<Position>, ReadError> {
-        let view = self.view().await?;
-        let found = view.stream.first_since(time, view.extent).await?;
-        Ok(Found { view, found })
+        let stream = self.opener.open().await?;
+        let found = stream.first_since(time).await?;
+        Ok(Found { stream, found })
     }
 
     /// Reads the page for a waiting sequence, and answers all requests that it contains.
@@ -164,9 +155,8 @@ impl Worker<'_> {
         let messages = pages.next().await?;
         metrics::counter!("noetl_stream_replayed_pages_total").increment(1);
         // A message without a mark gets epoch 0; it belongs to the epoch of the message before it.
-        let feed = self.opener.identity();
-        let decoded =
-            |message: &Message| decode(self.databases, self.shard, feed, Position::default(), message).map(Arc::new);
+        let (Opener { shard, databases, .. }, feed) = (self.opener, self.opener.identity());
+        let decoded = |message: &Message| decode(databases, *shard, feed, Position::default(), message).map(Arc::new);
         let messages = messages.iter().map(decoded).collect::<Result<Vec<Arc<Delivered>>, ReadError>>()?;
         let next = messages.last().map_or(from, |last| last.position.sequence + 1);
         if !pages.is_exhausted() {
@@ -176,7 +166,7 @@ impl Worker<'_> {
     }
 
     async fn in_time<T>(&self, answer: impl Future<Output = Result<T, ReadError>>) -> Result<T, ReadError> {
-        let late = |_| Err(ReadError::of(self.shard, "the broker did not respond in time"));
+        let late = |_| Err(ReadError::of(self.opener.shard, "the broker did not respond in time"));
         timeout(DEADLINE, answer).await.unwrap_or_else(late)
     }
 }

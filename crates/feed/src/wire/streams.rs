@@ -3,6 +3,8 @@
 //! A user of the broker may lack the right to create streams. Then the streams are made by hand, and a stream that is
 //! missing or does not fit is named with the command that creates it. An existing stream is never changed here.
 
+use std::sync::atomic::Ordering;
+
 use async_nats::Client;
 use async_nats::jetstream::context::{
     ContextBuilder, CreateStreamError, CreateStreamErrorKind, GetStreamError, GetStreamErrorKind,
@@ -55,6 +57,13 @@ pub fn context(client: Client, names: &StreamNames) -> Context {
     }
 }
 
+/// Returns the number of times that the client has connected to the broker. If it grows, consumers may be gone, and the
+/// broker may have lost data: it forgets consumers when it restarts, and the client notices this late.
+#[must_use]
+pub fn connects(client: &Client) -> u64 {
+    client.statistics().connects.load(Ordering::Relaxed)
+}
+
 /// Opens a stream, and creates it if it does not exist. An existing stream must have the subjects, and keep and
 /// acknowledge messages; its other settings may differ.
 pub async fn open_or_create(context: &Context, names: &StreamNames, wanted: Config) -> Result<Stream, UnusableStream> {
@@ -76,7 +85,8 @@ pub async fn open_or_create(context: &Context, names: &StreamNames, wanted: Conf
 }
 
 /// Returns whether the broker responded that the stream does not exist.
-fn is_missing(error: &GetStreamError) -> bool {
+#[must_use]
+pub fn is_missing(error: &GetStreamError) -> bool {
     matches!(error.kind(), GetStreamErrorKind::JetStream(cause) if cause.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 

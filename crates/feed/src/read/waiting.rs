@@ -1,8 +1,9 @@
-//! Streams of one reader whose next event must wait, because its bucket has moved and the reader has not passed the end of
-//! the stream that the bucket left. The rest of the waiting stream is not read, so the memory is bounded.
+//! Streams of one reader whose next event must wait, because its bucket has moved and the reader has not passed the end
+//! of the stream that the bucket left. Without this, the events of a moved bucket would come out of order. The rest of
+//! a waiting stream is not read, so the memory is bounded.
 //!
-//! If the other stream has lost data, its end may be before the barrier for ever. Then the reader gets a gap, and does not
-//! wait. While the broker can't be reached, it waits.
+//! If the other stream has lost data, its end may be before the barrier for ever. Then the reader gets a gap, and does
+//! not wait. While the broker can't be reached, it waits.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,8 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::read::gap::{Gap, GapReason};
 use crate::read::hub::Hub;
 use crate::read::precedence::{Precedence, Wait, has_passed};
-use crate::read::shard_reader::ShardItem;
-use crate::read::stored::StreamView;
+use crate::read::replay::ShardItem;
 use crate::wire::cursor::{Position, StreamCursor};
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
@@ -26,19 +26,17 @@ const COMPARE_EVERY: Duration = Duration::from_millis(20);
 /// Time after which the end of the other stream is compared with the barrier, and between two such comparisons. A server
 /// that just became the leader of a replicated stream may respond before it has read all of it.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Time in which the broker must answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// Time between two requests for a new map.
 const READ_MAP_EVERY: Duration = Duration::from_millis(250);
 /// Time after which an event is delivered although the map does not say where its bucket was. So a cluster database that
 /// is down delays the events of a move only.
-const MAP_PATIENCE: Duration = Duration::from_secs(10);
+const MAX_MAP_DELAY: Duration = Duration::from_secs(10);
 
 /// Stream of one shard.
 pub(super) type ShardFeed = BoxStream<'static, (ShardIndex, ShardItem)>;
 
-/// Item that no longer waits, and the rest of its stream.
-pub(super) struct Released {
+/// Item of a shard's stream, and the rest of the stream.
+pub(super) struct Received {
     pub(super) shard: ShardIndex,
     pub(super) item: ShardItem,
     pub(super) feed: ShardFeed,
@@ -47,7 +45,7 @@ pub(super) struct Released {
 /// Next step of the waiting streams.
 pub(super) enum Next {
     /// An item no longer waits.
-    Item(Box<Released>),
+    Item(Box<Received>),
     /// A stream ends before a barrier, so it has lost events.
     Gap(ShardIndex, Gap),
     /// Nothing has changed.
@@ -56,14 +54,14 @@ pub(super) enum Next {
 
 /// The waiting streams of one reader.
 #[derive(Default)]
-pub(super) struct Parked {
+pub(super) struct WaitingStreams {
     waiting: Vec<Waiting>,
     /// Barriers of streams that have lost data.
-    given_up: HashSet<Wait>,
+    lost: HashSet<Wait>,
 }
 
 struct Waiting {
-    released: Released,
+    received: Received,
     execution: Id,
     precedence: Precedence,
     check: BoxFuture<'static, Check>,
@@ -77,26 +75,26 @@ enum Check {
     Lost(Wait),
 }
 
-impl Parked {
+impl WaitingStreams {
     /// Returns true if no stream waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Returns true if the stream of the shard waits.
-    pub(super) fn holds(&self, shard: ShardIndex) -> bool {
-        self.waiting.iter().any(|one| one.released.shard == shard)
+    pub(super) fn has(&self, shard: ShardIndex) -> bool {
+        self.waiting.iter().any(|one| one.received.shard == shard)
     }
 
     /// Adds an item if it must wait. Returns it if not.
-    pub(super) fn park(&mut self, released: Released, hub: &Hub, cursor: &StreamCursor) -> Option<Released> {
-        let Some((execution, precedence)) = released.item.precedence() else { return Some(released) };
-        if self.first_wait(&precedence, hub, cursor).is_none() && precedence != Precedence::Outdated {
-            return Some(released);
+    pub(super) fn add_or_return(&mut self, received: Received, hub: &Hub, cursor: &StreamCursor) -> Option<Received> {
+        let Some((execution, precedence)) = received.item.precedence() else { return Some(received) };
+        if self.is_passed(&precedence, hub, cursor) {
+            return Some(received);
         }
         metrics::counter!("noetl_stream_order_waits_total").increment(1);
-        let check = check(hub.clone(), &released, execution, &precedence);
-        self.waiting.push(Waiting { released, execution, precedence, check });
+        let check = check(hub.clone(), &received, execution, &precedence);
+        self.waiting.push(Waiting { received, execution, precedence, check });
         None
     }
 
@@ -106,12 +104,12 @@ impl Parked {
             let one = &mut self.waiting[index];
             match (&mut one.check).now_or_never() {
                 Some(Check::Precedence(precedence)) => {
-                    one.check = check(hub.clone(), &one.released, one.execution, &precedence);
+                    one.check = check(hub.clone(), &one.received, one.execution, &precedence);
                     one.precedence = precedence;
                 }
                 Some(Check::Lost(wait)) => {
-                    one.check = check(hub.clone(), &one.released, one.execution, &one.precedence);
-                    self.given_up.insert(wait);
+                    one.check = check(hub.clone(), &one.received, one.execution, &one.precedence);
+                    self.lost.insert(wait);
                     let at = cursor.positions.get(usize::from(wait.shard)).copied().unwrap_or_default();
                     let (from, to) = (at.sequence + 1, wait.position.sequence);
                     tracing::warn!(
@@ -124,29 +122,27 @@ impl Parked {
                 }
                 None => {}
             }
-            let precedence = self.waiting[index].precedence.clone();
-            if precedence != Precedence::Outdated && self.first_wait(&precedence, hub, cursor).is_none() {
-                return Next::Item(Box::new(self.waiting.swap_remove(index).released));
+            if self.is_passed(&self.waiting[index].precedence, hub, cursor) {
+                return Next::Item(Box::new(self.waiting.swap_remove(index).received));
             }
         }
         Next::None
     }
 
-    /// Returns the first position that the reader has not passed.
-    fn first_wait(&self, precedence: &Precedence, hub: &Hub, cursor: &StreamCursor) -> Option<Wait> {
-        let Precedence::Waits(waits) = precedence else { return None };
-        let passed = |wait: &&Wait| {
+    /// Returns whether the reader has passed every position that it must pass before an event.
+    fn is_passed(&self, precedence: &Precedence, hub: &Hub, cursor: &StreamCursor) -> bool {
+        let Precedence::Waits(waits) = precedence else { return *precedence == Precedence::Stream };
+        waits.iter().all(|wait| {
             // A stream that waits itself has delivered everything before its next item.
-            let next = self.waiting.iter().find(|one| one.released.shard == wait.shard);
-            let before = next.map(|one| before(one.released.item.position()));
+            let next = self.waiting.iter().find(|one| one.received.shard == wait.shard);
+            let before = next.map(|one| before(one.received.item.position()));
             let at = cursor.positions.get(usize::from(wait.shard)).copied().unwrap_or_default();
             let other_feed = hub.identity(wait.shard).is_some_and(|feed| feed != wait.feed);
             has_passed(at, wait.position)
                 || before.is_some_and(|before| has_passed(before, wait.position))
                 || other_feed
-                || self.given_up.contains(*wait)
-        };
-        waits.iter().find(|wait| !passed(wait)).copied()
+                || self.lost.contains(wait)
+        })
     }
 }
 
@@ -160,8 +156,8 @@ fn before(position: Position) -> Position {
 }
 
 /// Returns a check of an item that waits.
-fn check(hub: Hub, released: &Released, execution: Id, precedence: &Precedence) -> BoxFuture<'static, Check> {
-    let (shard, position) = (released.shard, released.item.position());
+fn check(hub: Hub, received: &Received, execution: Id, precedence: &Precedence) -> BoxFuture<'static, Check> {
+    let (shard, position) = (received.shard, received.item.position());
     match precedence {
         Precedence::Outdated => {
             async move { Check::Precedence(current(&hub, shard, position, execution).await) }.boxed()
@@ -197,7 +193,7 @@ async fn current(hub: &Hub, shard: ShardIndex, position: Position, execution: Id
             return precedence;
         }
         hub.databases().request_new_map();
-        if begun.elapsed() > MAP_PATIENCE {
+        if begun.elapsed() > MAX_MAP_DELAY {
             tracing::warn!(shard, %execution, "an event of a bucket that is being moved is delivered without its order");
             return Precedence::Stream;
         }
@@ -208,13 +204,8 @@ async fn current(hub: &Hub, shard: ShardIndex, position: Position, execution: Id
 
 /// Returns whether a stream ends before a barrier. False if the broker does not say so.
 async fn is_lost(hub: &Hub, wait: Wait) -> bool {
-    let end = async {
-        match hub.stored(wait.shard).view().await {
-            Ok(StreamView { stream, extent }) => {
-                stream.end(extent).await.is_ok_and(|end| !has_passed(end, wait.position))
-            }
-            Err(error) => error.missing,
-        }
-    };
-    timeout(ANSWER_WITHIN, end).await.unwrap_or(false)
+    match hub.stored(wait.shard).end().await {
+        Ok(end) => !has_passed(end, wait.position),
+        Err(error) => error.missing,
+    }
 }

@@ -1,8 +1,8 @@
 //! Events of one reader that wait for their large fields, and the later events of the same executions.
 //!
-//! So a large event delays only its own execution: the reader delivers the events of other executions meanwhile. The
-//! reader's cursor stays before the first event that is held, because a cursor after it would skip it. A reader that
-//! reconnects with such a cursor gets the events that were delivered meanwhile again.
+//! Without this, one large event would delay all events of the reader while it is read from its shard: here it delays
+//! only its own execution. The reader's cursor stays before the first event that waits, because a cursor after it would
+//! skip it. A reader that reconnects with such a cursor gets the events that were delivered meanwhile again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,72 +16,72 @@ use crate::wire::cursor::{Position, StreamCursor};
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 
-/// Maximum number of events that a reader holds. Then it waits for one of them.
-const MAX_HELD: usize = 256;
+/// Maximum number of events that wait. Then the reader waits for one of them.
+const MAX_EVENTS: usize = 256;
 
 /// Event that is complete.
 #[derive(Debug)]
-pub(super) struct Released {
+pub(super) struct Completed {
     pub(super) shard: ShardIndex,
     pub(super) position: Position,
     pub(super) live: LiveEvent,
 }
 
-/// Held events of one reader.
+/// Events of one reader that wait, and those that are complete.
 #[derive(Debug, Default)]
-pub(super) struct HeldEvents {
+pub(super) struct IncompleteEvents {
     /// Events of each execution, in order. The first one is being read.
     waiting: HashMap<Id, VecDeque<Arc<Delivered>>>,
     reads: FuturesUnordered<BoxFuture<'static, (Id, LiveEvent)>>,
     /// Complete events that were not delivered yet, in order.
-    released: VecDeque<Released>,
+    completed: VecDeque<Completed>,
 }
 
-impl HeldEvents {
-    /// Returns true if no event is held.
+impl IncompleteEvents {
+    /// Returns true if there is no event.
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.released.is_empty()
+        self.waiting.is_empty() && self.completed.is_empty()
     }
 
     /// Returns true if the reader must not receive more events.
     pub(super) fn is_full(&self) -> bool {
-        !self.is_empty() && self.released.len() + self.waiting.values().map(VecDeque::len).sum::<usize>() >= MAX_HELD
+        !self.is_empty() && self.completed.len() + self.waiting.values().map(VecDeque::len).sum::<usize>() >= MAX_EVENTS
     }
 
-    /// Returns true if an event of the shard is held.
-    pub(super) fn holds(&self, shard: ShardIndex) -> bool {
+    /// Returns true if there is an event of the shard.
+    pub(super) fn has(&self, shard: ShardIndex) -> bool {
         self.first(shard).is_some()
     }
 
-    /// Returns true if the event must be held: it is not complete, or an earlier one of its execution is held.
-    pub(super) fn concerns(&self, delivered: &Delivered, live: &LiveEvent) -> bool {
-        delivered.complete.is_some() || (!self.is_empty() && self.holds_execution(live.event.execution_id))
+    /// Returns true if the event must wait: it is not complete, or an earlier one of its execution was not delivered.
+    pub(super) fn delays(&self, delivered: &Delivered, live: &LiveEvent) -> bool {
+        delivered.complete.is_some() || (!self.is_empty() && self.has_execution(live.event.execution_id))
     }
 
-    /// Holds an event until it and the earlier ones of its execution are complete.
-    pub(super) fn hold(&mut self, delivered: Arc<Delivered>, execution: Id) {
+    /// Keeps an event until it and the earlier ones of its execution are complete.
+    pub(super) fn add(&mut self, delivered: Arc<Delivered>, execution: Id) {
         let waiting = self.waiting.entry(execution).or_default();
         waiting.push_back(delivered);
         if waiting.len() == 1 {
-            self.release(execution);
+            self.advance(execution);
         }
     }
 
     /// Returns the next event that is complete. Waits if there is none. Safe to cancel.
-    pub(super) async fn next(&mut self) -> Option<Released> {
+    pub(super) async fn next(&mut self) -> Option<Completed> {
         loop {
-            if let Some(released) = self.released.pop_front() {
-                return Some(released);
+            if let Some(completed) = self.completed.pop_front() {
+                return Some(completed);
             }
             let (execution, live) = self.reads.next().await?;
             if let Some(delivered) = self.waiting.get_mut(&execution).and_then(VecDeque::pop_front) {
-                self.released.push_back(Released { shard: delivered.shard, position: delivered.position, live });
+                self.completed.push_back(Completed { shard: delivered.shard, position: delivered.position, live });
             }
-            self.release(execution);
+            self.advance(execution);
         }
     }
 
-    /// Returns a cursor that is before every held event.
+    /// Returns a cursor that is before every event.
     pub(super) fn limit(&self, cursor: &StreamCursor) -> StreamCursor {
         let mut limited = cursor.clone();
         if !self.is_empty() {
@@ -94,8 +94,8 @@ impl HeldEvents {
         limited
     }
 
-    /// Releases the first events of an execution that are complete, and starts the read of the next one that is not.
-    fn release(&mut self, execution: Id) {
+    /// Moves the first events of an execution that are complete, and starts the read of the next one that is not.
+    fn advance(&mut self, execution: Id) {
         let Some(waiting) = self.waiting.get_mut(&execution) else { return };
         while let Some(first) = waiting.front() {
             if let Some(complete) = &first.complete {
@@ -104,22 +104,22 @@ impl HeldEvents {
                 return;
             }
             if let Some(live) = first.event.clone() {
-                self.released.push_back(Released { shard: first.shard, position: first.position, live });
+                self.completed.push_back(Completed { shard: first.shard, position: first.position, live });
             }
             waiting.pop_front();
         }
         self.waiting.remove(&execution);
     }
 
-    fn holds_execution(&self, execution: Id) -> bool {
+    fn has_execution(&self, execution: Id) -> bool {
         self.waiting.contains_key(&execution)
-            || self.released.iter().any(|released| released.live.event.execution_id == execution)
+            || self.completed.iter().any(|completed| completed.live.event.execution_id == execution)
     }
 
-    /// Returns the position of the first held event of a shard.
+    /// Returns the position of the first event of a shard.
     fn first(&self, shard: ShardIndex) -> Option<Position> {
-        let waiting = self.waiting.values().flatten().map(|held| (held.shard, held.position));
-        let released = self.released.iter().map(|held| (held.shard, held.position));
-        waiting.chain(released).filter(|(of, _)| *of == shard).map(|(_, position)| position).min()
+        let waiting = self.waiting.values().flatten().map(|event| (event.shard, event.position));
+        let completed = self.completed.iter().map(|event| (event.shard, event.position));
+        waiting.chain(completed).filter(|(of, _)| *of == shard).map(|(_, position)| position).min()
     }
 }
