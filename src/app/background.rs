@@ -19,7 +19,6 @@ use noetl_runtime::stalls::Stalls;
 use noetl_runtime::supervisor::Supervisor;
 use noetl_runtime::wake::WakeUps;
 use noetl_service::ids::Ids;
-use noetl_service::projections::Projections;
 use noetl_storage::pools::Databases;
 
 /// Starts the housekeeping tasks, the probers, the renewal of the machine id's lease, and the reads of the bucket map.
@@ -83,10 +82,9 @@ pub(super) fn start_broker_tasks(
             supervisor.start("outbox relay", infallible(relay.run(supervisor.soft())));
         }
         if config.projector {
-            let projections = Projections::new(housekeeping.databases.clone(), housekeeping.catalog.clone());
+            let projections = housekeeping.projections.clone();
             let (client, names, stalls) = (client.clone(), config.stream_names.clone(), stalls.clone());
-            let (databases, read_model) = (housekeeping.databases.clone(), housekeeping.read_model.clone());
-            let projector = Projector { shard, client, names, projections, databases, read_model, stalls };
+            let projector = Projector { shard, client, names, projections, stalls };
             supervisor.start("projector", infallible(projector.run(supervisor.soft())));
         }
     }

@@ -14,7 +14,6 @@ use noetl_service::catalog::Catalog;
 use noetl_service::check::findings::Findings;
 use noetl_service::check::kinds::Kind;
 use noetl_service::check::{Check, Repairer};
-use noetl_service::projections::Projections;
 use noetl_storage::machines::Holder;
 use noetl_storage::tail::History;
 
@@ -33,11 +32,11 @@ pub async fn check(config: &Config, repair: bool) -> Result<Findings, AppError> 
         let ids = Arc::new(lease(&databases, &holder, None).await?);
         let wake_ups = WakeUps::new(databases.shards().len());
         let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
-        let services = housekeeping(config, databases.clone(), &ids, &catalog, &wake_ups);
+        let services = housekeeping(config, databases, &ids, &catalog, &wake_ups);
         let repairer = Repairer {
             executions: services.executions,
             subscriptions: services.subscriptions,
-            projections: Projections::new(databases, catalog),
+            projections: services.projections,
         };
         check.rows(Some(&repairer)).await;
         ids.release().await?;

@@ -53,7 +53,6 @@ use noetl_service::ids::{Ids, LEASE};
 use noetl_service::ingest::Ingest;
 use noetl_service::outbox::Outbox;
 use noetl_service::projections::Projections;
-use noetl_service::read_model::ReadModel;
 use noetl_service::retention::Retention;
 use noetl_service::subscriptions::Subscriptions;
 use noetl_storage::budget::BudgetLimits;
@@ -98,7 +97,7 @@ fn housekeeping(
     wake_ups: &WakeUps,
 ) -> Housekeeping {
     Housekeeping {
-        read_model: ReadModel::new(Projections::new(databases.clone(), catalog.clone())),
+        projections: Projections::new(databases.clone(), catalog.clone()),
         catalog: catalog.clone(),
         executions: Executions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
@@ -277,7 +276,7 @@ fn services(
     Services {
         catalog: Arc::new(housekeeping.catalog.clone()),
         subscriptions: Arc::new(housekeeping.subscriptions.clone()),
-        projections: Arc::new(Projections::new(databases.clone(), housekeeping.catalog.clone())),
+        projections: Arc::new(housekeeping.projections.clone()),
         ingest: Arc::new(Ingest::new(databases.clone(), Arc::clone(ids), wake_ups.clone())),
         executions: Arc::new(housekeeping.executions.clone()),
         outbox: Arc::new(housekeeping.outbox.clone()),

@@ -17,7 +17,7 @@ use noetl_service::executions::Executions;
 use noetl_service::history;
 use noetl_service::moves;
 use noetl_service::outbox::Outbox;
-use noetl_service::read_model::ReadModel;
+use noetl_service::projections::Projections;
 use noetl_service::retention::Retention;
 use noetl_service::subscriptions::Subscriptions;
 use noetl_storage::error::DatabaseName;
@@ -155,8 +155,8 @@ pub struct Housekeeping {
     pub outbox: Outbox,
     /// Retention of events.
     pub retention: Retention,
-    /// Fill of the executions' list.
-    pub read_model: ReadModel,
+    /// Projections, with the fill of the executions' list.
+    pub projections: Projections,
 }
 
 impl Housekeeping {
@@ -226,23 +226,23 @@ impl Housekeeping {
     }
 
     async fn complete_moves(&self) -> Result<String, HousekeepingError> {
-        Ok(moves::complete(&self.databases).await?.to_string())
+        Ok(moves::complete(&self.databases).await?)
     }
 
     async fn enforce_retention(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
-        Ok(self.retention.enforce(&self.databases, shard).await?.to_string())
+        Ok(self.retention.enforce(&self.databases, shard).await?)
     }
 
     async fn fill_execution_list(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
-        Ok(self.read_model.fill(&self.databases, shard).await?.to_string())
+        Ok(self.projections.fill(shard).await?)
     }
 
     async fn close_history(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
-        Ok(history::close(&self.databases, shard).await?.to_string())
+        Ok(history::close(&self.databases, shard).await?)
     }
 
     async fn purge_outbox(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
-        Ok(self.outbox.purge(shard).await?.to_string())
+        Ok(self.outbox.purge(shard).await?)
     }
 
     async fn count_outbox(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {

@@ -6,7 +6,7 @@ use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::list_position::PositionRange;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
-use noetl_storage::execution_lists::{self, ExecutionFilter};
+use noetl_storage::execution_lists::{self, ExecutionFilter, OwnerKind};
 use noetl_storage::pools::Database;
 use noetl_storage::subscriptions::{self, SubscriptionFilter};
 use noetl_storage::view::View;
@@ -358,8 +358,8 @@ async fn a_page_of_many_executions_or_subscriptions_reads_an_index() {
                         execution_lists::list(view, &everyone, filter, ExecutionOrder::Newest, range).await.unwrap();
                     assert_eq!(page.len(), 26);
                 }
-                let children =
-                    execution_lists::children(View::whole(&database), &everyone, &[0, 1], &every_execution, range);
+                let (view, kind) = (View::whole(&database), OwnerKind::Parent);
+                let children = execution_lists::of_owners(view, &everyone, kind, &[0, 1], &every_execution, range);
                 assert_eq!(children.await.unwrap().len(), 52);
             }
             drop(database);

@@ -86,6 +86,7 @@ async fn a_command_counts_only_the_moves_that_no_other_command_fenced_switched_o
     // First, because the change of the other command concerns all moves of the deployment.
     a_command_fails_if_another_one_aborted_its_moves_while_an_attempt_ended(&deployment).await;
     a_command_continues_with_moves_that_another_one_fenced_while_an_attempt_ended(&deployment).await;
+    a_command_does_not_copy_a_bucket_that_another_one_switched_while_it_waited(&deployment).await;
     an_abortion_counts_only_the_moves_that_it_aborted(&deployment).await;
 }
 
@@ -118,6 +119,31 @@ async fn a_command_fails_if_another_one_aborted_its_moves_while_an_attempt_ended
     assert!(!command.wait().await.unwrap().success());
     drop_gate(&mut deployment.cluster().await, 1).await;
     assert_eq!(owners(deployment, &moving).await, BTreeSet::from([0]));
+}
+
+/// The event that was written to the target after the switch stays there.
+async fn a_command_does_not_copy_a_bucket_that_another_one_switched_while_it_waited(deployment: &Deployment) {
+    let executions = with_executions(deployment, 4000, 2).await;
+    let [switched, fenced] = [executions[0], executions[1]];
+    kill_at(deployment, &executions, "shards_move.sealed").await;
+    let mut target = deployment.shard(1).await;
+    run(&mut target, "SELECT pg_advisory_lock(hashtextextended('noetl.retention', 0))").await;
+    let (mut command, mut lines) = started(deployment, &buckets(&executions), 1);
+    until_line(&mut lines, "waiting for another move").await;
+    let switch = format!(
+        "UPDATE noetl.shard_map_version SET version = version + 1;
+         UPDATE noetl.shard_bucket SET shard = 1 WHERE bucket = {0};
+         UPDATE noetl.bucket_move SET map_version = 1, state = 'switched' WHERE bucket = {0}",
+        bucket(switched)
+    );
+    run(&mut deployment.cluster().await, &switch).await;
+    insert(&mut target, (switched, 2)).await;
+    run(&mut target, "SELECT pg_advisory_unlock(hashtextextended('noetl.retention', 0))").await;
+    until_line(&mut lines, "1 of 1 buckets have moved").await;
+    assert!(command.wait().await.unwrap().success());
+    assert_eq!(open_moves(deployment).await, 0);
+    let on_target: Vec<Key> = events(deployment, 1, &executions).await.into_keys().collect();
+    assert_eq!(on_target, [(switched, 1), (switched, 2), (fenced, 1)]);
 }
 
 /// Moves that another command switched, settled or fenced stay in the journal, with their rows.

@@ -35,7 +35,7 @@ pub fn is_set(bits: &[u8], bucket: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::{Departure, History};
+    use crate::shard::{Departure, Moves};
 
     #[test]
     fn each_bucket_is_in_the_bits_of_one_shard() {
@@ -51,8 +51,8 @@ mod tests {
     #[test]
     fn a_bucket_that_was_away_changes_the_identity_of_its_shards() {
         let departures = [(0, 1), (1, 0)].map(|(from, to)| Departure { from, to, barrier: None }).to_vec();
-        let history = History { departures: [(0, departures)].into(), ..History::default() };
-        let (before, after) = (ShardMap::even(3), ShardMap::even(3).with_history(1, history));
+        let moves = Moves { departures: [(0, departures)].into(), ..Moves::default() };
+        let (before, after) = (ShardMap::even(3), ShardMap::even(3).with_moves(1, moves));
         let changed = (0..3).map(|shard| identity(&before, shard) != identity(&after, shard));
         assert_eq!(changed.collect::<Vec<_>>(), [true, true, false]);
     }

@@ -3,15 +3,12 @@
 use chrono::{DateTime, Utc};
 
 use super::event::{Event, EventFilter};
-use super::page::PageRequest;
+use super::list_position::{EARLIEST, LATEST, time};
+use super::page::{KeyRange, PageRequest};
 use super::tx_snapshot::TxSnapshot;
 
 /// Maximum number of characters of a type or a node name in the indexes for lists over several logs.
 pub const INDEXED_CHARS: usize = 255;
-/// 0001-01-01T00:00:00Z in seconds since the Unix epoch: the time of events without a time.
-const EARLIEST: i64 = -62_135_596_800;
-/// End of the year 9999 in seconds since the Unix epoch. No event has a later time.
-const LATEST: i64 = 253_402_300_799;
 
 /// Filter of stored events. An absent condition matches every event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -67,18 +64,8 @@ pub struct EventPosition {
     pub execution_id: i64,
 }
 
-/// Range of positions and reading direction of a page, as SQL parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EventRange {
-    /// Exclusive lower bound.
-    pub above: EventPosition,
-    /// Exclusive upper bound.
-    pub below: EventPosition,
-    /// Whether to read from the newest event to the oldest.
-    pub descending: bool,
-    /// Maximum number of rows to read.
-    pub limit: i64,
-}
+/// Range of a page. It is descending if it is read from the newest event to the oldest.
+pub type EventRange = KeyRange<EventPosition>;
 
 impl EventPosition {
     /// Returns the position of an event.
@@ -126,7 +113,6 @@ impl EventRange {
     /// Returns the range of all events within the times of a filter.
     #[must_use]
     pub fn all(filter: &LogFilter, limit: i64) -> Self {
-        let time = |seconds| DateTime::from_timestamp(seconds, 0).unwrap_or_default();
         let (from, to) = (filter.created_after, filter.created_before);
         Self {
             above: EventPosition::before(from.unwrap_or_else(|| time(EARLIEST))),

@@ -181,13 +181,7 @@ impl ClaimedKey {
     /// Creates the stored form of a key.
     #[must_use]
     pub fn new(key: &str, window_seconds: i32, request_hash: [u8; 32]) -> Self {
-        let mut hexadecimal = String::with_capacity(64);
-        for byte in request_hash {
-            for digit in [byte >> 4, byte & 15] {
-                hexadecimal.push(char::from_digit(u32::from(digit), 16).unwrap_or_default());
-            }
-        }
-        Self { key: key.to_owned(), window_seconds, request_hash: hexadecimal }
+        Self { key: key.to_owned(), window_seconds, request_hash: hexadecimal(&request_hash) }
     }
 
     /// Returns the hash of the request; `None` if the stored text is not a hash.
@@ -303,6 +297,12 @@ pub fn overlay(defaults: Option<&Value>, request: Map<String, Value>) -> Map<Str
 #[must_use]
 pub fn request_hash(request: &Value) -> [u8; 32] {
     Sha256::digest(request.to_string()).into()
+}
+
+/// Returns bytes in hexadecimal.
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 /// Returns the scope in which a dedup key is unique: the parent, or without a parent the tenant. The tenant `default`

@@ -6,12 +6,12 @@
 
 use chrono::{DateTime, Utc};
 
-use super::page::PageRequest;
+use super::page::{KeyRange, PageRequest};
 
 /// 0001-01-01T00:00:00Z in seconds since the Unix epoch: the time of items without a time, which are the oldest ones.
-const EARLIEST: i64 = -62_135_596_800;
+pub(super) const EARLIEST: i64 = -62_135_596_800;
 /// End of the year 9999 in seconds since the Unix epoch. No item has a later time.
-const LATEST: i64 = 253_402_300_799;
+pub(super) const LATEST: i64 = 253_402_300_799;
 
 /// Position of an item in a list: its time, then its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,18 +54,8 @@ impl ListPosition {
     }
 }
 
-/// Range of positions and reading direction of a page, as SQL parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PositionRange {
-    /// Exclusive lower bound.
-    pub above: ListPosition,
-    /// Exclusive upper bound.
-    pub below: ListPosition,
-    /// Whether to read from the newest item to the oldest.
-    pub descending: bool,
-    /// Maximum number of rows to read.
-    pub limit: i64,
-}
+/// Range of a page. It is descending if it is read from the newest item to the oldest.
+pub type PositionRange = KeyRange<ListPosition>;
 
 impl PositionRange {
     /// Returns the range of the newest items.
@@ -112,7 +102,7 @@ impl PageRequest<ListPosition> {
     }
 }
 
-fn time(seconds: i64) -> DateTime<Utc> {
+pub(super) fn time(seconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(seconds, 0).unwrap_or_default()
 }
 

@@ -84,6 +84,19 @@ impl Total {
     }
 }
 
+/// Range of keys and reading direction of a page, as SQL parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyRange<K> {
+    /// Exclusive lower bound.
+    pub above: K,
+    /// Exclusive upper bound.
+    pub below: K,
+    /// Whether to read from the largest key to the smallest.
+    pub descending: bool,
+    /// Maximum number of rows to read.
+    pub limit: i64,
+}
+
 /// Range of ids and reading direction of a page, as SQL parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdRange {

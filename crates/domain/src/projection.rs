@@ -8,7 +8,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::event::Event;
-use super::execution::StatusSource;
+use super::execution::{StatusSource, hexadecimal};
 use super::ids::Id;
 use super::workflow::{WorkflowState, shape};
 
@@ -132,8 +132,8 @@ pub fn checksum(state: &Value, watermark: Watermark<'_>) -> serde_json::Result<S
     let Watermark { as_of, system, version, applied_count, schema } = watermark;
     let mut writer = HashWriter(Sha256::new());
     serde_json::to_writer(&mut writer, &Checked { applied_count, as_of, schema, state, system, version })?;
-    let nibbles = writer.0.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    Ok(nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect())
+    let hash: [u8; 32] = writer.0.finalize().into();
+    Ok(hexadecimal(&hash))
 }
 
 #[cfg(test)]

@@ -21,17 +21,17 @@ pub fn bucket_of(execution: Id) -> u16 {
     u16::try_from(hash % u64::from(BUCKETS)).unwrap_or_default()
 }
 
-/// Bucket map of a deployment, with the history of the buckets that have moved.
+/// Bucket map of a deployment, with the moves of its buckets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardMap {
     version: u64,
     shard_of_bucket: Vec<ShardIndex>,
-    history: History,
+    moves: Moves,
 }
 
 /// Moves of buckets that are known to a map.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct History {
+pub struct Moves {
     /// Departures of each bucket that has moved, oldest first.
     pub departures: BTreeMap<u16, Vec<Departure>>,
     /// Target of each bucket that is being moved.
@@ -84,7 +84,7 @@ impl ShardMap {
     #[must_use]
     pub fn even(shards: u16) -> Self {
         let shard_of_bucket = (0..BUCKETS).map(|bucket| bucket % shards.max(1)).collect();
-        Self { version: 0, shard_of_bucket, history: History::default() }
+        Self { version: 0, shard_of_bucket, moves: Moves::default() }
     }
 
     /// Returns the map from its stored form: the shard of each bucket, in bucket order.
@@ -94,17 +94,17 @@ impl ShardMap {
         }
         match shard_of_bucket.iter().find(|shard| **shard >= configured) {
             Some(&named) => Err(BadShardMap::Shard { named, configured }),
-            None => Ok(Self { version: 0, shard_of_bucket, history: History::default() }),
+            None => Ok(Self { version: 0, shard_of_bucket, moves: Moves::default() }),
         }
     }
 
     /// Returns the map with its version, and with the moves of its buckets.
     #[must_use]
-    pub fn with_history(self, version: u64, history: History) -> Self {
-        Self { version, history, ..self }
+    pub fn with_moves(self, version: u64, moves: Moves) -> Self {
+        Self { version, moves, ..self }
     }
 
-    /// Returns the version of the map. It increases with each change of the map or of its history.
+    /// Returns the version of the map. It increases with each change of the map or of its moves.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
@@ -113,35 +113,35 @@ impl ShardMap {
     /// Returns whether a bucket has ever moved, or is being moved.
     #[must_use]
     pub fn has_moves(&self) -> bool {
-        !self.history.departures.is_empty() || !self.history.targets.is_empty()
+        !self.moves.departures.is_empty() || !self.moves.targets.is_empty()
     }
 
     /// Returns whether a bucket is being moved: the map may change soon.
     #[must_use]
     pub fn is_moving(&self) -> bool {
-        !self.history.targets.is_empty()
+        !self.moves.targets.is_empty()
     }
 
     /// Returns whether the shard may have rows of buckets that the map gives to another shard: copied rows of a move in
     /// progress, or rows of a bucket that has left.
     #[must_use]
     pub fn conceals(&self, shard: ShardIndex) -> bool {
-        self.history.concealing.contains(&shard)
+        self.moves.concealing.contains(&shard)
     }
 
     /// Returns the shard to which the execution is being moved.
     #[must_use]
     pub fn target_of(&self, execution: Id) -> Option<ShardIndex> {
-        if self.history.targets.is_empty() {
+        if self.moves.targets.is_empty() {
             return None;
         }
-        self.history.targets.get(&bucket_of(execution)).copied()
+        self.moves.targets.get(&bucket_of(execution)).copied()
     }
 
     /// Returns the departures of the execution's bucket, oldest first.
     #[must_use]
     pub fn departures_of(&self, execution: Id) -> &[Departure] {
-        if self.history.departures.is_empty() {
+        if self.moves.departures.is_empty() {
             return &[];
         }
         self.departures_of_bucket(bucket_of(execution))
@@ -150,7 +150,7 @@ impl ShardMap {
     /// Returns the departures of a bucket, oldest first.
     #[must_use]
     pub fn departures_of_bucket(&self, bucket: u16) -> &[Departure] {
-        self.history.departures.get(&bucket).map_or(&[], Vec::as_slice)
+        self.moves.departures.get(&bucket).map_or(&[], Vec::as_slice)
     }
 
     /// Returns whether the shard holds the execution. Rows of other executions on the shard are copies: they are being
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_with_history_has_the_departures_of_its_buckets() {
+    fn a_map_with_moves_has_the_departures_of_its_buckets() {
         let execution = Id::new(17);
         let even = ShardMap::even(2);
         assert!(!even.has_moves());
@@ -222,7 +222,7 @@ mod tests {
         let barrier = Some(Barrier { feed: FeedId::new(1), epoch: 2, sequence: 3 });
         let departure = Departure { from: 0, to: 1, barrier };
         let departures = BTreeMap::from([(bucket_of(execution), vec![departure])]);
-        let moved = even.with_history(5, History { departures, ..History::default() });
+        let moved = even.with_moves(5, Moves { departures, ..Moves::default() });
         assert_eq!((moved.version(), moved.has_moves()), (5, true));
         assert_eq!(moved.departures_of(execution), [departure]);
         assert_eq!(moved.shards_of(execution).collect::<Vec<_>>(), [moved.shard_of(execution), 0]);

@@ -15,18 +15,8 @@ use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::listing::Listing;
 
-/// Reads a page over all shards, newest first. A shard that is unreachable is reported; any other error, such as that of
-/// a slow statement, fails the list.
-pub(crate) async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
-    databases: &'a Databases,
-    request: &PageRequest<ListPosition>,
-    position: impl Fn(&T) -> ListPosition,
-    query: impl Fn(View<'a>, PositionRange) -> Rows,
-) -> Result<Listing<T>, ServiceError> {
-    in_range(databases, request, request.newest_first(), position, query).await
-}
-
-/// Reads a page over all shards as [`newest_first`] does, in a range of the request for another order.
+/// Reads a page over all shards, in the request's range for an order. A shard that is unreachable is reported; any other
+/// error, such as that of a slow statement, fails the list.
 pub(crate) async fn in_range<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<ListPosition>,
@@ -34,7 +24,8 @@ pub(crate) async fn in_range<'a, T, Rows: Future<Output = Result<Vec<T>, Storage
     position: impl Fn(&T) -> ListPosition,
     query: impl Fn(View<'a>, PositionRange) -> Rows,
 ) -> Result<Listing<T>, ServiceError> {
-    let (mut rows, unavailable) = read_all_shards(databases, range, query).await?;
+    let (rows, unavailable) = answers(databases, |shard| query(shard, range)).await?;
+    let mut rows: Vec<T> = rows.into_iter().flatten().collect();
     sort(&mut rows, range, position);
     Ok(Listing { page: request.cut(rows), unavailable })
 }
@@ -48,9 +39,9 @@ pub(crate) async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec
     query: impl Fn(View<'a>, PositionRange) -> Rows,
 ) -> Result<(HashMap<i64, Page<T>>, Vec<ShardIndex>), ServiceError> {
     let range = request.newest_first();
-    let (rows, unavailable) = read_all_shards(databases, range, query).await?;
+    let (rows, unavailable) = answers(databases, |shard| query(shard, range)).await?;
     let mut groups: HashMap<i64, Vec<T>> = HashMap::new();
-    for row in rows {
+    for row in rows.into_iter().flatten() {
         groups.entry(group(&row)).or_default().push(row);
     }
     let page = |(key, mut rows): (i64, Vec<T>)| {
@@ -85,15 +76,6 @@ pub(crate) async fn answers<'a, T, Answer: Future<Output = Result<T, StorageErro
         }
     }
     Ok((found, unavailable))
-}
-
-async fn read_all_shards<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
-    databases: &'a Databases,
-    range: PositionRange,
-    query: impl Fn(View<'a>, PositionRange) -> Rows,
-) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
-    let (rows, unavailable) = answers(databases, |shard| query(shard, range)).await?;
-    Ok((rows.into_iter().flatten().collect(), unavailable))
 }
 
 /// Sorts rows by position, in the direction of the range.

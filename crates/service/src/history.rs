@@ -4,8 +4,6 @@
 //! Each step is a transaction, so a run can be cancelled at any point, and the next one continues. The history is right
 //! without this work: reads count the executions since the last closed minute, and those of hours with late changes.
 
-use std::fmt;
-
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::execution_history_close::Closing;
@@ -16,25 +14,11 @@ use noetl_use_cases::error::ServiceError;
 /// bucket map of its time.
 const STEPS: usize = 48;
 
-/// Result of a run on one shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HistoryOutcome {
-    /// Another process computes the history of this shard.
-    Elsewhere,
-    /// The run is complete.
-    Done {
-        /// Number of hours with late changes that were computed again.
-        late: usize,
-        /// Whether minutes were closed. None are while a transaction from before the last run is in progress.
-        closed: bool,
-    },
-}
-
-/// Computes the rows that are due on a shard. The index must be one of a shard.
+/// Computes the rows that are due on a shard, and returns what was done. The index must be one of a shard.
 #[tracing::instrument(level = "debug", name = "history.close", skip_all, fields(shard = index))]
-pub async fn close(databases: &Databases, index: ShardIndex) -> Result<HistoryOutcome, ServiceError> {
+pub async fn close(databases: &Databases, index: ShardIndex) -> Result<String, ServiceError> {
     let Some(mut closing) = Closing::take(databases.view(index)).await? else {
-        return Ok(HistoryOutcome::Elsewhere);
+        return Ok("another process computes the history of this shard".to_owned());
     };
     closing.plan().await?;
     let mut open = closing.open().await?;
@@ -53,7 +37,9 @@ pub async fn close(databases: &Databases, index: ShardIndex) -> Result<HistoryOu
         }
     }
     closing.end().await?;
-    Ok(HistoryOutcome::Done { late, closed })
+    // None are closed while a transaction from before the last run is in progress.
+    let minutes = if closed { "closed the minutes that were due" } else { "closed no minutes" };
+    Ok(format!("{minutes}, and computed {late} hours with late changes again"))
 }
 
 /// Computes up to `most` of the hours with late changes again. Returns their number.
@@ -63,16 +49,4 @@ async fn repeat_late(closing: &mut Closing<'_>, most: usize) -> Result<usize, St
         closing.repeat(*hour).await?;
     }
     Ok(hours.len())
-}
-
-impl fmt::Display for HistoryOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Elsewhere => f.write_str("another process computes the history of this shard"),
-            Self::Done { late, closed } => {
-                let minutes = if *closed { "closed the minutes that were due" } else { "closed no minutes" };
-                write!(f, "{minutes}, and computed {late} hours with late changes again")
-            }
-        }
-    }
 }

@@ -2,7 +2,7 @@
 //! So the state includes every event committed before the read, and an advance over the same events always stores the same
 //! state. The rows of the list also have labels of catalog documents (`document_labels.rs`).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::catalog::Catalog;
 use super::document_labels;
-use super::moves::Repetition;
+use super::moves::repeated_for_each;
 use super::shards::{by_shard, rows_by_ids};
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
@@ -44,7 +44,7 @@ const MAX_STORED_BYTES: usize = 4 << 20;
 /// Use cases of projections.
 #[derive(Debug, Clone)]
 pub struct Projections {
-    databases: Databases,
+    pub(super) databases: Databases,
     catalog: Catalog,
 }
 
@@ -112,24 +112,13 @@ impl ReadProjections for Projections {
 impl AdvanceProjections for Projections {
     #[tracing::instrument(level = "debug", name = "projections.advance", skip_all)]
     async fn advance(&self, ids: BTreeSet<Id>, scope: &Scope) -> Advances {
-        let mut repetition = Repetition::new(&self.databases);
-        let mut advances = self.advance_once(ids, scope).await;
-        loop {
-            let refused = |(id, outcome): (&Id, &Result<Advanced, ServiceError>)| {
-                outcome.as_ref().err().filter(|error| error.bucket_moves().is_some()).map(|error| (*id, error.clone()))
-            };
-            let refused: BTreeMap<Id, ServiceError> = advances.iter().filter_map(refused).collect();
-            match refused.values().next() {
-                Some(error) if repetition.again(error).await => {}
-                _ => return advances,
-            }
-            advances.extend(self.advance_once(refused.into_keys().collect(), scope).await);
-        }
+        let advance = |ids| self.advance_once(ids, scope);
+        repeated_for_each(&self.databases, ids.into_iter().collect(), advance).await.into_iter().collect()
     }
 }
 
 impl Projections {
-    async fn advance_once(&self, ids: BTreeSet<Id>, scope: &Scope) -> Advances {
+    async fn advance_once(&self, ids: Vec<Id>, scope: &Scope) -> Vec<(Id, Result<Advanced, ServiceError>)> {
         let groups = by_shard(&self.databases, ids, |id| *id);
         let shards = groups.into_iter().map(async |(shard, ids)| {
             advance_all(&self.databases.shards()[usize::from(shard)], &self.catalog, scope, ids).await

@@ -7,7 +7,6 @@
 //! most one page. Executions that start after the feed began are left to the projector.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use super::projections::Projections;
 use noetl_domain::ids::Id;
@@ -15,7 +14,7 @@ use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_runtime::causes::WithCauses;
 use noetl_runtime::crash_point;
-use noetl_storage::pools::{Database, Databases};
+use noetl_storage::pools::Database;
 use noetl_storage::read_model::{self, Fill, FillLog, FillProgress};
 use noetl_storage::view::View;
 use noetl_use_cases::error::ServiceError;
@@ -28,45 +27,22 @@ const PAGES_PER_REPORT: u64 = 25;
 /// Time after which a shard without a feed is searched for new logs again, in seconds.
 const REPEAT_SECONDS: f64 = 3600.0;
 
-/// Result of a fill on one shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FillOutcome {
-    /// Another process fills the list of this shard.
-    Elsewhere,
-    /// No pass is due.
-    UpToDate,
-    /// A pass over all logs has ended.
-    Done(FillProgress),
-}
-
-/// Use case that fills the executions' list.
-#[derive(Debug, Clone)]
-pub struct ReadModel {
-    projections: Projections,
-}
-
-impl ReadModel {
-    /// Creates the use case.
-    #[must_use]
-    pub fn new(projections: Projections) -> Self {
-        Self { projections }
-    }
-
+impl Projections {
     /// Makes a pass over the logs of a shard due.
-    pub async fn request(&self, databases: &Databases, index: ShardIndex) -> Result<(), ServiceError> {
-        Ok(read_model::request(&databases.shards()[usize::from(index)]).await?)
+    pub async fn request_fill(&self, index: ShardIndex) -> Result<(), ServiceError> {
+        Ok(read_model::request(&self.databases.shards()[usize::from(index)]).await?)
     }
 
-    /// Carries out the pass that is due on a shard, or continues it. Fails if a database is unavailable; the next call
-    /// continues at the stored position.
+    /// Carries out the pass that is due on a shard, or continues it. Returns what was done. Fails if a database is
+    /// unavailable; the next call continues at the stored position.
     #[tracing::instrument(level = "debug", name = "read_model.fill", skip_all, fields(shard = index))]
-    pub async fn fill(&self, databases: &Databases, index: ShardIndex) -> Result<FillOutcome, ServiceError> {
-        let shard = &databases.shards()[usize::from(index)];
+    pub async fn fill(&self, index: ShardIndex) -> Result<String, ServiceError> {
+        let shard = &self.databases.shards()[usize::from(index)];
         let Some(mut fill) = Fill::take(shard).await? else {
-            return Ok(FillOutcome::Elsewhere);
+            return Ok("another process fills the list of this shard".to_owned());
         };
         let Some(mut progress) = fill.begin(REPEAT_SECONDS).await? else {
-            return Ok(FillOutcome::UpToDate);
+            return Ok("no pass over the logs is due".to_owned());
         };
         for page in 0_u64.. {
             if page.is_multiple_of(PAGES_PER_REPORT) {
@@ -74,7 +50,7 @@ impl ReadModel {
             }
             let logs = fill.page(progress.position, PAGE).await?;
             let Some(last) = logs.last() else { break };
-            let filled = self.advance(&logs, &databases.view(index)).await?;
+            let filled = self.advance_outdated(&logs, &self.databases.view(index)).await?;
             crash_point::reach("fill.advanced");
             metrics::counter!("noetl_read_model_filled_total").increment(filled.cast_unsigned());
             progress = FillProgress {
@@ -86,19 +62,20 @@ impl ReadModel {
         }
         report(shard, progress, 0);
         fill.end().await?;
-        Ok(FillOutcome::Done(progress))
+        let FillProgress { checked, filled, .. } = progress;
+        Ok(format!("checked {checked} logs and added or updated {filled} executions in the list"))
     }
 
     /// Advances the executions of a page that the list lacks, or has without their last events. Returns the number of
     /// rows that were stored. An execution that can't be advanced does not stop the pass; reads still find it in its log.
-    async fn advance(&self, logs: &[FillLog], view: &View<'_>) -> Result<i64, ServiceError> {
+    async fn advance_outdated(&self, logs: &[FillLog], view: &View<'_>) -> Result<i64, ServiceError> {
         let own = logs.iter().filter(|log| log.outdated && view.shows(log.execution_id));
         let outdated: BTreeSet<Id> = own.map(|log| Id::new(log.execution_id)).collect();
         if outdated.is_empty() {
             return Ok(0);
         }
         let mut filled = 0;
-        for (id, outcome) in self.projections.advance(outdated, &Scope::Unrestricted).await {
+        for (id, outcome) in self.advance(outdated, &Scope::Unrestricted).await {
             match outcome {
                 Ok(_) => filled += 1,
                 Err(error) if error.unavailable().is_some() => return Err(error),
@@ -123,17 +100,5 @@ fn report(shard: &Database, progress: FillProgress, remaining: i64) {
             database = %shard.name(), checked, filled, position, remaining,
             "filling the list of executions from their logs"
         );
-    }
-}
-
-impl fmt::Display for FillOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Elsewhere => f.write_str("another process fills the list of this shard"),
-            Self::UpToDate => f.write_str("no pass over the logs is due"),
-            Self::Done(FillProgress { checked, filled, .. }) => {
-                write!(f, "checked {checked} logs and added or updated {filled} executions in the list")
-            }
-        }
     }
 }

@@ -8,7 +8,7 @@
 //! by the ranges of ids that no partition holds. Unsettled outbox rows are never deleted. The rows of a bucket that has
 //! moved away are dropped with their partition too.
 
-use std::fmt;
+use std::iter;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -37,44 +37,28 @@ pub struct Retention {
     pub publishes: bool,
 }
 
-/// Result of a retention run on one shard.
-#[derive(Debug, PartialEq, Eq)]
-pub enum RetentionOutcome {
-    /// No retention is set.
-    Unlimited,
-    /// Events are not published.
-    NotPublished,
-    /// Another process runs the retention of this shard.
-    Elsewhere,
-    /// The run is complete.
-    Done {
-        /// Names of the dropped partitions.
-        dropped: Vec<String>,
-        /// Partitions that are old enough and were kept, with the reasons.
-        kept: Vec<(String, KeepReason)>,
-        /// Number of executions whose derived rows were deleted.
-        executions: u64,
-    },
-}
+/// Report of a run that does nothing.
+const ELSEWHERE: &str = "another process runs the retention of this shard";
 
 impl Retention {
-    /// Drops the expired partitions of one shard, and deletes their derived rows. The index must be one of a shard.
+    /// Drops the expired partitions of one shard, and deletes their derived rows. Returns what was done. The index must
+    /// be one of a shard.
     #[tracing::instrument(level = "debug", name = "retention.enforce", skip_all, fields(shard = index))]
-    pub async fn enforce(self, databases: &Databases, index: ShardIndex) -> Result<RetentionOutcome, ServiceError> {
+    pub async fn enforce(self, databases: &Databases, index: ShardIndex) -> Result<String, ServiceError> {
         let Some(days) = self.days else {
-            return Ok(RetentionOutcome::Unlimited);
+            return Ok("events are kept forever: NOETL_EVENT_RETENTION_DAYS is not set".to_owned());
         };
         if !self.publishes {
-            return Ok(RetentionOutcome::NotPublished);
+            return Ok("no partition is dropped while NOETL_EVENT_STREAM_ENABLED is false".to_owned());
         }
         let Some(mut turn) = Turn::take(databases.view(index)).await? else {
-            return Ok(RetentionOutcome::Elsewhere);
+            return Ok(ELSEWHERE.to_owned());
         };
         // The lock is free, so no command copies to the shard. But one that lost its session may still switch a move
         // that is fenced: then the map of before the switch would not show that its logs keep their partition.
         if journal::is_fenced(databases.cluster(), index).await? {
             turn.end().await?;
-            return Ok(RetentionOutcome::Elsewhere);
+            return Ok(ELSEWHERE.to_owned());
         }
         // By an outdated map, the logs of a bucket that has arrived would not keep their partition.
         databases.refresh_map().await?;
@@ -100,7 +84,10 @@ impl Retention {
         let executions = purge(&shard, &gaps(&(0..cutoff), &turn.partitions().await?), cutoff).await?;
         metrics::counter!("noetl_retention_executions_purged_total").increment(executions);
         turn.end().await?;
-        Ok(RetentionOutcome::Done { dropped, kept, executions })
+        let count = format!("dropped {} partitions and the derived rows of {executions} executions", dropped.len());
+        let dropped = dropped.iter().map(|name| format!("{name} was dropped"));
+        let kept = kept.iter().map(|(name, reason)| format!("{name} stays: {reason}"));
+        Ok(iter::once(count).chain(dropped).chain(kept).collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -137,19 +124,4 @@ async fn purge(shard: &View<'_>, ranges: &[Range<i64>], cutoff: i64) -> Result<u
         }
     }
     Ok(executions)
-}
-
-impl fmt::Display for RetentionOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unlimited => f.write_str("events are kept forever: NOETL_EVENT_RETENTION_DAYS is not set"),
-            Self::NotPublished => f.write_str("no partition is dropped while NOETL_EVENT_STREAM_ENABLED is false"),
-            Self::Elsewhere => f.write_str("another process runs the retention of this shard"),
-            Self::Done { dropped, kept, executions } => {
-                write!(f, "dropped {} partitions and the derived rows of {executions} executions", dropped.len())?;
-                dropped.iter().try_for_each(|name| write!(f, "; {name} was dropped"))?;
-                kept.iter().try_for_each(|(name, reason)| write!(f, "; {name} stays: {reason}"))
-            }
-        }
-    }
 }

@@ -4,10 +4,8 @@
 //! in the snapshot. The next read returns the events that are visible in a later snapshot and not in this one, ordered by
 //! transaction and then by event id. An event that is committed late is in a later read, even if its id is smaller.
 
-use chrono::{DateTime, Utc};
-
 use super::error::StorageError;
-use super::events::{EventRow, LargeColumns, wanted_logs};
+use super::events::{EventRow, LargeColumns, in_logs, wanted_logs};
 use super::pools::Database;
 use super::tail::parse;
 use noetl_domain::event::Event;
@@ -60,31 +58,6 @@ pub async fn moment(shard: &Database) -> Result<Moment, StorageError> {
     Ok(Moment { snapshot: parse(shard, &row.snapshot)?, server: row.server.cast_unsigned() })
 }
 
-/// Row of an event with its place.
-struct ArrivedRow {
-    execution_id: i64,
-    event_id: i64,
-    catalog_id: i64,
-    parent_event_id: Option<i64>,
-    parent_execution_id: Option<i64>,
-    created_at: DateTime<Utc>,
-    event_type: String,
-    node_id: Option<String>,
-    node_name: Option<String>,
-    node_type: Option<String>,
-    status: Option<String>,
-    duration: Option<f64>,
-    context: Option<Text>,
-    result: Option<Text>,
-    meta: Option<Text>,
-    error: Option<String>,
-    stack_trace: Option<String>,
-    tenant_id: String,
-    organization_id: String,
-    transaction: String,
-    is_in_next_batch: bool,
-}
-
 /// Returns at most `limit` events in the scope for each of these logs, in the order of arrival, grouped by log: the rest
 /// of the position's batch, then the events that `now` sees and the batch does not. Large columns that are not in
 /// `columns` are absent.
@@ -102,102 +75,78 @@ pub async fn list(
     now: &TxSnapshot,
     limit: i64,
 ) -> Result<Vec<Arrived>, StorageError> {
-    let LogFilter { event, created_after, created_before, text } = filter;
-    let type_patterns = event.type_patterns();
+    let type_patterns = filter.event.type_patterns();
     // A batch is read along the index on the transactions of a log, so each part has a bound on them.
-    macro_rules! arrived {
-        ($conditions:literal) => {
-            sqlx::query_as!(
-                ArrivedRow,
-                r#"SELECT execution_id AS "execution_id!", event_id AS "event_id!", catalog_id AS "catalog_id!",
-                          parent_event_id, parent_execution_id,
-                          greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
-                          coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
-                          CASE WHEN 'context' = ANY($8) THEN context::text END AS "context: Text",
-                          CASE WHEN 'result' = ANY($8) THEN result::text END AS "result: Text",
-                          CASE WHEN 'meta' = ANY($8) THEN meta::text END AS "meta: Text",
-                          CASE WHEN 'error' = ANY($8) THEN error END AS error,
-                          CASE WHEN 'stack_trace' = ANY($8) THEN stack_trace END AS stack_trace,
-                          tenant_id AS "tenant_id!", organization_id AS "organization_id!",
-                          tx_id::text AS "transaction!", is_in_next_batch AS "is_in_next_batch!"
-                   FROM (
-                       SELECT page.* FROM unnest($1::bigint[]) AS log (id)
-                       CROSS JOIN LATERAL (
-                           (SELECT false AS is_in_next_batch, event.* FROM noetl.event
-                            WHERE execution_id = log.id AND tx_id >= $2::text::xid8
-                              AND (tx_id, event_id) > ($2::text::xid8, $3::bigint)
-                              AND pg_visible_in_snapshot(tx_id, $5::text::pg_snapshot)
-                              AND NOT pg_visible_in_snapshot(tx_id, $4::text::pg_snapshot) "# + $conditions + r#"
-                            ORDER BY tx_id, event_id LIMIT $7)
-                           UNION ALL
-                           (SELECT true, event.* FROM noetl.event
-                            WHERE execution_id = log.id AND tx_id >= pg_snapshot_xmin($5::text::pg_snapshot)
-                              AND pg_visible_in_snapshot(tx_id, $6::text::pg_snapshot)
-                              AND NOT pg_visible_in_snapshot(tx_id, $5::text::pg_snapshot) "# + $conditions + r#"
-                            ORDER BY tx_id, event_id LIMIT $7)
-                           ORDER BY is_in_next_batch, tx_id, event_id LIMIT $7
-                       ) AS page
-                       ORDER BY execution_id, is_in_next_batch, tx_id, event_id OFFSET 0
-                   ) AS page"#,
-                &wanted_logs(executions, filter),
-                after.tx_id.to_string(),
-                after.event_id,
-                after.done.to_string(),
-                after.target.to_string(),
-                now.to_string(),
-                limit,
-                columns.names(),
-                scope.tenant(),
-                type_patterns.as_deref(),
-                event.node_names.as_deref(),
-                event.statuses.as_deref(),
-                event.parent_execution_id.map(Id::get),
-                event.tenant_id.as_deref(),
-                event.organization_id.as_deref(),
-                *created_after,
-                *created_before,
-                text.as_deref(),
-            )
-            .fetch_all(shard.pool())
-        };
-    }
-    let rows = arrived!(
-        "AND ($9::text IS NULL OR tenant_id = $9) AND ($10::text[] IS NULL OR event_type LIKE ANY($10))
-         AND ($11::text[] IS NULL OR node_name = ANY($11)) AND ($12::text[] IS NULL OR status = ANY($12))
-         AND ($13::bigint IS NULL OR parent_execution_id = $13) AND ($14::text IS NULL OR tenant_id = $14)
-         AND ($15::text IS NULL OR organization_id = $15)
-         AND ($16::timestamptz IS NULL OR created_at >= $16 AT TIME ZONE 'UTC')
-         AND ($17::timestamptz IS NULL OR created_at < $17 AT TIME ZONE 'UTC')
-         AND ($18::text IS NULL OR strpos(lower(concat_ws(E'\\n', event_type, node_id, node_name, node_type, status, error,
-                 stack_trace, context::text, result::text, meta::text)), lower($18)) > 0)"
+    let rows = in_logs!(
+        query!(),
+        scope,
+        filter,
+        type_patterns,
+        r#"SELECT execution_id AS "execution_id!", event_id AS "event_id!", catalog_id AS "catalog_id!",
+                  parent_event_id, parent_execution_id,
+                  greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
+                  coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
+                  CASE WHEN 'context' = ANY($18) THEN context::text END AS "context: Text",
+                  CASE WHEN 'result' = ANY($18) THEN result::text END AS "result: Text",
+                  CASE WHEN 'meta' = ANY($18) THEN meta::text END AS "meta: Text",
+                  CASE WHEN 'error' = ANY($18) THEN error END AS error,
+                  CASE WHEN 'stack_trace' = ANY($18) THEN stack_trace END AS stack_trace,
+                  tenant_id AS "tenant_id!", organization_id AS "organization_id!",
+                  tx_id::text AS "transaction!", is_in_next_batch AS "is_in_next_batch!"
+           FROM (
+               SELECT page.* FROM unnest($11::bigint[]) AS log (id)
+               CROSS JOIN LATERAL (
+                   (SELECT false AS is_in_next_batch, event.* FROM noetl.event
+                    WHERE execution_id = log.id AND tx_id >= $12::text::xid8
+                      AND (tx_id, event_id) > ($12::text::xid8, $13::bigint)
+                      AND pg_visible_in_snapshot(tx_id, $15::text::pg_snapshot)
+                      AND NOT pg_visible_in_snapshot(tx_id, $14::text::pg_snapshot) AND "#,
+        [
+            r#"     ORDER BY tx_id, event_id LIMIT $17)
+                   UNION ALL
+                   (SELECT true, event.* FROM noetl.event
+                    WHERE execution_id = log.id AND tx_id >= pg_snapshot_xmin($15::text::pg_snapshot)
+                      AND pg_visible_in_snapshot(tx_id, $16::text::pg_snapshot)
+                      AND NOT pg_visible_in_snapshot(tx_id, $15::text::pg_snapshot) AND "#,
+            r#"     ORDER BY tx_id, event_id LIMIT $17)
+                   ORDER BY is_in_next_batch, tx_id, event_id LIMIT $17
+               ) AS page
+               ORDER BY execution_id, is_in_next_batch, tx_id, event_id OFFSET 0
+           ) AS page"#
+        ],
+        &wanted_logs(executions, filter),
+        after.tx_id.to_string(),
+        after.event_id,
+        after.done.to_string(),
+        after.target.to_string(),
+        now.to_string(),
+        limit,
+        columns.names(),
     );
-    let rows = shard.run(rows).await?;
-    rows.into_iter().map(|row| arrived(shard, row)).collect()
-}
-
-fn arrived(shard: &Database, row: ArrivedRow) -> Result<Arrived, StorageError> {
-    let tx_id = row.transaction.parse().map_err(|_| shard.corrupt("an invalid transaction id".to_owned()))?;
-    let is_in_next_batch = row.is_in_next_batch;
-    let event = EventRow {
-        execution_id: row.execution_id,
-        event_id: row.event_id,
-        catalog_id: row.catalog_id,
-        parent_event_id: row.parent_event_id,
-        parent_execution_id: row.parent_execution_id,
-        created_at: row.created_at,
-        event_type: row.event_type,
-        node_id: row.node_id,
-        node_name: row.node_name,
-        node_type: row.node_type,
-        status: row.status,
-        duration: row.duration,
-        context: row.context,
-        result: row.result,
-        meta: row.meta,
-        error: row.error,
-        stack_trace: row.stack_trace,
-        tenant_id: row.tenant_id,
-        organization_id: row.organization_id,
-    };
-    Ok(Arrived { event: event.into(), tx_id, is_in_next_batch })
+    let arrived = shard.run(rows.fetch_all(shard.pool())).await?.into_iter().map(|row| {
+        let tx_id = row.transaction.parse().map_err(|_| shard.corrupt("an invalid transaction id"))?;
+        let event = EventRow {
+            execution_id: row.execution_id,
+            event_id: row.event_id,
+            catalog_id: row.catalog_id,
+            parent_event_id: row.parent_event_id,
+            parent_execution_id: row.parent_execution_id,
+            created_at: row.created_at,
+            event_type: row.event_type,
+            node_id: row.node_id,
+            node_name: row.node_name,
+            node_type: row.node_type,
+            status: row.status,
+            duration: row.duration,
+            context: row.context,
+            result: row.result,
+            meta: row.meta,
+            error: row.error,
+            stack_trace: row.stack_trace,
+            tenant_id: row.tenant_id,
+            organization_id: row.organization_id,
+        };
+        Ok(Arrived { event: event.into(), tx_id, is_in_next_batch: row.is_in_next_batch })
+    });
+    arrived.collect()
 }

@@ -10,14 +10,11 @@ use super::view::View;
 use noetl_domain::event::Event;
 use noetl_domain::event_list::{EventRange, INDEXED_CHARS, LogFilter, indexed};
 use noetl_domain::ids::Id;
-use noetl_domain::tenant::Scope;
+use noetl_domain::tenant::{DEFAULT, Scope};
 use noetl_domain::tx_snapshot::TxSnapshot;
 use plain_json::Text;
 
 const _: () = assert!(INDEXED_CHARS == 255, "the statement and the indexes cut texts at this length");
-
-/// Tenant and organization of rows that name none. The indexes on tenants and on organizations leave them out.
-const DEFAULT: &str = "default";
 
 /// Index along which events are read. All end with type, status, and the order of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +63,7 @@ impl<'a> Conditions<'a> {
         if shard.is_empty() || (own.is_some() && wanted.is_some() && own != wanted) {
             return None;
         }
+        // The indexes on tenants and on organizations leave out the rows that name none.
         let is_indexed = |name: &str| name != DEFAULT;
         let by_tenant = own.or(wanted).is_some_and(is_indexed);
         let source = if event.execution_ids.is_some() {
@@ -110,9 +108,9 @@ macro_rules! in_all_logs {
     (
         $query:ident!($($row:ty)?), $filter:expr, $conditions:expr, $range:expr,
         columns: $columns:literal, page: $page:literal, event: $event:literal, visible: $visible:literal,
-        direction: $direction:literal, merged: $merged:literal, arguments: [$($argument:expr),*],
+        direction: $direction:literal, merged: [$($merged:literal)*], arguments: [$($argument:expr),*],
         chars: $chars:literal, prefixes: $prefixes:literal, key_columns: $key_columns:literal, index: $index:literal, keys: $keys:literal,
-        wanted: $wanted:literal, kind: $kind:literal, same: $same:literal, source: $source:literal, rows: $rows:literal,
+        kind: $kind:literal, same: $same:literal, source: $source:literal, rows: $rows:literal,
         time: $time:literal $(,)?
     ) => {
         sqlx::$query!(
@@ -121,17 +119,17 @@ macro_rules! in_all_logs {
                    SELECT left(t.stem, "# + $chars + ") AS stem, open, prefix.* FROM unnest($1::text[], $2::boolean[]) AS t (stem, open)
                    CROSS JOIN " + $prefixes + r#" AS prefix
                ), kind AS (
-                   SELECT wanted.stem, wanted.open, found.*
-                   FROM wanted CROSS JOIN LATERAL (
+                   SELECT kind.stem, kind.open, found.*
+                   FROM wanted AS kind CROSS JOIN LATERAL (
                        SELECT "# + $key_columns + r#" left(coalesce(event_type, ''), "# + $chars + r#") COLLATE "C" AS type,
                               left(coalesce(status, ''), "# + $chars + r#") COLLATE "C" AS status
                        FROM noetl.event
                        WHERE "# + $index + " AND (" + $keys + r#" left(coalesce(event_type, ''), "# + $chars + r#") COLLATE "C",
-                              left(coalesce(status, ''), "# + $chars + r#") COLLATE "C") >= ("# + $wanted + " wanted.stem, '')
+                              left(coalesce(status, ''), "# + $chars + r#") COLLATE "C") >= ("# + $kind + " kind.stem, '')
                        ORDER BY " + $keys + r#" left(coalesce(event_type, ''), "# + $chars + r#") COLLATE "C",
                                 left(coalesce(status, ''), "# + $chars + r#") COLLATE "C"
                        LIMIT 1
-                   ) AS found CROSS JOIN LATERAL (SELECT wanted.*) AS kind
+                   ) AS found
                    WHERE "# + $same + r#"
                      AND CASE WHEN kind.open THEN starts_with(found.type, kind.stem) ELSE found.type = kind.stem END
                    UNION ALL
@@ -156,6 +154,7 @@ macro_rules! in_all_logs {
                        WHERE " + $index + " AND " + $rows
                          + " AND (" + $time + ", event_id, execution_id) > ($3, $4, $5)
                          AND (" + $time + ", event_id, execution_id) < ($6, $7, $8)
+                         -- The index has only beginnings of the texts, so the whole texts are compared too.
                          AND CASE WHEN ($10::text[] IS NULL OR event_type LIKE ANY($10))
                              AND ($11::text[] IS NULL OR node_name = ANY($11))
                              AND ($12::text[] IS NULL OR status = ANY($12))
@@ -163,12 +162,13 @@ macro_rules! in_all_logs {
                              AND ($14::bigint IS NULL OR parent_execution_id = $14)
                              AND ($15::text IS NULL OR tenant_id = $15)
                              AND ($16::text IS NULL OR tenant_id = $16) AND ($17::text IS NULL OR organization_id = $17)
+                             -- Sources without these parameters must give them a type.
                              AND ($18::text[] IS NULL OR true) AND ($19::text[] IS NULL OR true)
                              AND ($20::bytea IS NULL OR get_bit($20, noetl.bucket_of(execution_id)) = 1) " + $visible + "
                              THEN true ELSE false END
                        ORDER BY " + $time + $direction + ", event_id" + $direction + ", execution_id" + $direction + " LIMIT $9
                    ) AS page
-                   " + $merged + " LIMIT $9
+                   " $(+ $merged)* + " LIMIT $9
                ) AS page",
             &$conditions.stems,
             &$conditions.open,
@@ -195,30 +195,32 @@ macro_rules! in_all_logs {
     };
 }
 
-/// Passes the arguments of [`in_all_logs`] for a source to the macro `$statement`.
+/// Passes a direction and the arguments of [`in_all_logs`] for a source to the macro `$statement`.
 macro_rules! along {
-    ($statement:ident, $source:expr) => {
+    ($statement:ident, $direction:literal, $source:expr) => {
         match $source {
             Source::Executions => $statement!(
-                chars: "255", prefixes: "(SELECT)", key_columns: "", index: "true", keys: "", wanted: "", kind: "", same: "true",
+                $direction,
+                chars: "255", prefixes: "(SELECT)", key_columns: "", index: "true", keys: "", kind: "", same: "true",
                 source: "(SELECT DISTINCT unnest($13::bigint[]) AS id)",
                 rows: "execution_id = source.id",
                 time: "noetl.list_time(created_at AT TIME ZONE 'UTC')",
             ),
             Source::Kind => $statement!(
-                chars: "255", prefixes: "(SELECT)", key_columns: "", index: "true", keys: "", wanted: "", kind: "", same: "true",
+                $direction,
+                chars: "255", prefixes: "(SELECT)", key_columns: "", index: "true", keys: "", kind: "", same: "true",
                 source: "(SELECT DISTINCT type, status FROM kind WHERE $19::text[] IS NULL OR status = ANY($19))",
                 rows: r#"(left(coalesce(event_type, ''), 255) COLLATE "C", left(coalesce(event.status, ''), 255) COLLATE "C")
                          = (source.type, source.status)"#,
                 time: "noetl.list_time(created_at AT TIME ZONE 'UTC')",
             ),
             Source::Node => $statement!(
+                $direction,
                 chars: "160",
                 prefixes: "(SELECT DISTINCT left(unnest($18::text[]), 160) AS node)",
                 key_columns: r#"left(node_name, 160) COLLATE "C" AS node,"#,
                 index: "node_name IS NOT NULL",
                 keys: r#"left(node_name, 160) COLLATE "C","#,
-                wanted: "wanted.node,",
                 kind: "kind.node,",
                 same: "found.node = kind.node",
                 source: "(SELECT DISTINCT node, type, status FROM kind WHERE $19::text[] IS NULL OR status IN (SELECT left(unnest($19), 160)))",
@@ -227,12 +229,12 @@ macro_rules! along {
                 time: "noetl.list_time(created_at AT TIME ZONE 'UTC', 2)",
             ),
             Source::Tenant => $statement!(
+                $direction,
                 chars: "160",
                 prefixes: "(SELECT left(coalesce($15, $16), 160) AS tenant)",
                 key_columns: r#"left(tenant_id, 160) COLLATE "C" AS tenant,"#,
                 index: "tenant_id <> 'default'",
                 keys: r#"left(tenant_id, 160) COLLATE "C","#,
-                wanted: "wanted.tenant,",
                 kind: "kind.tenant,",
                 same: "found.tenant = kind.tenant",
                 source: "(SELECT DISTINCT tenant, type, status FROM kind WHERE $19::text[] IS NULL OR status IN (SELECT left(unnest($19), 160)))",
@@ -241,12 +243,12 @@ macro_rules! along {
                 time: "noetl.list_time(created_at AT TIME ZONE 'UTC', 3)",
             ),
             Source::TenantNode => $statement!(
+                $direction,
                 chars: "160",
                 prefixes: "(SELECT DISTINCT left(coalesce($15, $16), 160) AS tenant, left(unnest($18::text[]), 160) AS node)",
                 key_columns: r#"left(tenant_id, 160) COLLATE "C" AS tenant, left(node_name, 160) COLLATE "C" AS node,"#,
                 index: "tenant_id <> 'default' AND node_name IS NOT NULL",
                 keys: r#"left(tenant_id, 160) COLLATE "C", left(node_name, 160) COLLATE "C","#,
-                wanted: "wanted.tenant, wanted.node,",
                 kind: "kind.tenant, kind.node,",
                 same: "found.tenant = kind.tenant AND found.node = kind.node",
                 source: "(SELECT DISTINCT tenant, node, type, status FROM kind WHERE $19::text[] IS NULL OR status IN (SELECT left(unnest($19), 160)))",
@@ -256,12 +258,12 @@ macro_rules! along {
                 time: "noetl.list_time(created_at AT TIME ZONE 'UTC', 4)",
             ),
             Source::Organization => $statement!(
+                $direction,
                 chars: "160",
                 prefixes: "(SELECT left($17, 160) AS organization)",
                 key_columns: r#"left(organization_id, 160) COLLATE "C" AS organization,"#,
                 index: "organization_id <> 'default'",
                 keys: r#"left(organization_id, 160) COLLATE "C","#,
-                wanted: "wanted.organization,",
                 kind: "kind.organization,",
                 same: "found.organization = kind.organization",
                 source: "(SELECT DISTINCT organization, type, status FROM kind WHERE $19::text[] IS NULL OR status IN (SELECT left(unnest($19), 160)))",
@@ -270,12 +272,12 @@ macro_rules! along {
                 time: "noetl.list_time(created_at AT TIME ZONE 'UTC', 5)",
             ),
             Source::Parent => $statement!(
+                $direction,
                 chars: "160",
                 prefixes: "(SELECT $14::bigint AS parent)",
                 key_columns: "parent_execution_id AS parent,",
                 index: "parent_execution_id IS NOT NULL",
                 keys: "parent_execution_id,",
-                wanted: "wanted.parent,",
                 kind: "kind.parent,",
                 same: "found.parent = kind.parent",
                 source: "(SELECT DISTINCT parent, type, status FROM kind WHERE $19::text[] IS NULL OR status IN (SELECT left(unnest($19), 160)))",
@@ -302,7 +304,7 @@ pub async fn list(
     let Some(conditions) = Conditions::of(&shard, scope, filter) else { return Ok(Vec::new()) };
     // A function for each statement, as in `execution_lists::pages`.
     macro_rules! listed {
-        ($direction:literal, $merged:literal, $($source:tt)*) => {{
+        ($direction:literal, $($source:tt)*) => {{
             async fn rows(
                 shard: &View<'_>,
                 filter: &LogFilter,
@@ -331,7 +333,10 @@ pub async fn list(
                         event: "*",
                         visible: " AND ($22::text IS NULL OR pg_visible_in_snapshot(tx_id, $22::text::pg_snapshot)) ",
                         direction: $direction,
-                        merged: $merged,
+                        merged: [
+                            "ORDER BY noetl.list_time(created_at AT TIME ZONE 'UTC')" $direction ", event_id" $direction
+                            ", execution_id" $direction
+                        ],
                         arguments: [columns.names(), within.map(TxSnapshot::to_string)],
                         $($source)*
                     )
@@ -342,22 +347,11 @@ pub async fn list(
             rows(&shard, filter, &conditions, columns, range, within).await?
         }};
     }
-    macro_rules! descending {
-        ($($source:tt)*) => {
-            listed!(
-                " DESC",
-                "ORDER BY noetl.list_time(created_at AT TIME ZONE 'UTC') DESC, event_id DESC, execution_id DESC",
-                $($source)*
-            )
-        };
-    }
-    macro_rules! ascending {
-        ($($source:tt)*) => {
-            listed!("", "ORDER BY noetl.list_time(created_at AT TIME ZONE 'UTC'), event_id, execution_id", $($source)*)
-        };
-    }
-    let rows =
-        if range.descending { along!(descending, conditions.source) } else { along!(ascending, conditions.source) };
+    let rows = if range.descending {
+        along!(listed, " DESC", conditions.source)
+    } else {
+        along!(listed, "", conditions.source)
+    };
     Ok(rows.into_iter().map(Event::from).collect())
 }
 
@@ -366,7 +360,7 @@ pub async fn list(
 pub async fn count(shard: View<'_>, scope: &Scope, filter: &LogFilter, range: EventRange) -> Result<i64, StorageError> {
     let Some(conditions) = Conditions::of(&shard, scope, filter) else { return Ok(0) };
     macro_rules! counted {
-        ($($source:tt)*) => {{
+        ($direction:literal, $($source:tt)*) => {{
             async fn number(
                 shard: &View<'_>,
                 filter: &LogFilter,
@@ -383,8 +377,8 @@ pub async fn count(shard: View<'_>, scope: &Scope, filter: &LogFilter, range: Ev
                         page: "1",
                         event: "1",
                         visible: "",
-                        direction: "",
-                        merged: "",
+                        direction: $direction,
+                        merged: [],
                         arguments: [],
                         $($source)*
                     )
@@ -395,5 +389,5 @@ pub async fn count(shard: View<'_>, scope: &Scope, filter: &LogFilter, range: Ev
             number(&shard, filter, &conditions, range).await?
         }};
     }
-    Ok(along!(counted, conditions.source))
+    Ok(along!(counted, "", conditions.source))
 }

@@ -64,30 +64,14 @@ impl From<EventRow> for Event<Text> {
 }
 
 /// Returns one event. `Ok(None)`: it does not exist in the scope.
-#[tracing::instrument(
-    level = "debug", name = "sql.events.get", skip_all,
-    fields(database = %shard.name(), execution = %execution, event = %event)
-)]
 pub async fn get(
     shard: &Database,
     scope: &Scope,
     execution: Id,
     event: Id,
 ) -> Result<Option<Event<Text>>, StorageError> {
-    let row = sqlx::query_as!(
-        EventRow,
-        r#"SELECT execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
-                  greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
-                  coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
-                  context::text AS "context: Text", result::text AS "result: Text", meta::text AS "meta: Text",
-                  error, stack_trace, tenant_id, organization_id
-           FROM noetl.event WHERE execution_id = $1 AND event_id = $2 AND ($3::text IS NULL OR tenant_id = $3)"#,
-        execution.get(),
-        event.get(),
-        scope.tenant(),
-    );
-    let row = shard.run(row.fetch_optional(shard.planned_for(1))).await?;
-    Ok(row.map(Event::from))
+    let key = EventKey { event_id: event.get(), execution_id: execution.get() };
+    Ok(by_keys(shard, scope, &[key], &LargeColumns::wanted(|_| true)).await?.pop())
 }
 
 /// Set of an event's large columns that a list reads.
@@ -196,14 +180,15 @@ pub async fn longer_than(
     shard.run(longer.fetch_all(shard.pool())).await
 }
 
-/// Expands to a statement with the conditions of a filter and a scope on the events of logs. They have the parameters 1
-/// to 10; those of the rest of the statement follow. The first argument is the macro of sqlx with its result type.
+/// Expands to a statement with the conditions of a filter and a scope on the events of logs, before each part of
+/// `after`. They have the parameters 1 to 10; those of the rest of the statement follow. The first argument is the macro
+/// of sqlx with its result type.
 macro_rules! in_logs {
-    ($query:ident!($($row:ty)?), $scope:expr, $filter:expr, $patterns:expr, $before:literal, $after:literal $(, $argument:expr)* $(,)?) => {
+    ($query:ident!($($row:ty)?), $scope:expr, $filter:expr, $patterns:expr, $before:literal, [$($after:literal),+] $(, $argument:expr)* $(,)?) => {
         sqlx::$query!(
             $($row,)?
             $before
-                + " ($1::text[] IS NULL OR event_type LIKE ANY($1))
+                $(+ " ($1::text[] IS NULL OR event_type LIKE ANY($1))
                     AND ($2::text[] IS NULL OR node_name = ANY($2))
                     AND ($3::text[] IS NULL OR status = ANY($3))
                     AND ($4::bigint IS NULL OR parent_execution_id = $4)
@@ -213,7 +198,7 @@ macro_rules! in_logs {
                     AND ($9::timestamptz IS NULL OR created_at < $9 AT TIME ZONE 'UTC')
                     AND ($10::text IS NULL OR strpos(lower(concat_ws(E'\n', event_type, node_id, node_name, node_type,
                             status, error, stack_trace, context::text, result::text, meta::text)), lower($10)) > 0) "
-                + $after,
+                + $after)+,
             $patterns.as_deref(),
             $filter.event.node_names.as_deref(),
             $filter.event.statuses.as_deref(),
@@ -273,7 +258,7 @@ pub async fn list(
                            WHERE execution_id = log.id AND execution_id >= $17 AND execution_id <= $18
                              AND event_id > $12 AND ($13::bigint IS NULL OR event_id < $13)
                              AND ($16::text IS NULL OR pg_visible_in_snapshot(tx_id, $16::text::pg_snapshot)) AND "#,
-                $after,
+                [$after],
                 &executions,
                 range.above,
                 range.below,
@@ -341,9 +326,9 @@ pub async fn count(
          CROSS JOIN LATERAL (
              SELECT count(*) AS count FROM (
                  SELECT 1 FROM noetl.event WHERE execution_id = log.id AND ",
-        "        LIMIT $12
+        ["       LIMIT $12
              ) AS event
-         ) AS counted",
+         ) AS counted"],
         &executions,
         limit,
     );
@@ -492,3 +477,5 @@ pub async fn ends(shard: &Database, scope: &Scope, executions: &[i64]) -> Result
         })
         .collect())
 }
+
+pub(super) use in_logs;

@@ -13,9 +13,7 @@ macro_rules! along_path {
             kind: "kind.path, kind.status",
             while: "CASE WHEN $9::text[] IS NOT NULL THEN found.path = kind.path WHEN NOT starts_with(found.path, $2) THEN false
                          WHEN found.place > 4000 THEN noetl.refuse_path_prefix() ELSE true END",
-            values: "source.path, source.status",
             time: "noetl.list_time(start_time, 5)",
-            source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
         )
     };
 }
@@ -34,9 +32,7 @@ macro_rules! along_tenant_path {
             while: "found.tenant = coalesce($6, $7)
                     AND CASE WHEN $9::text[] IS NOT NULL THEN found.path = kind.path WHEN NOT starts_with(found.path, $2) THEN false
                              WHEN found.place > 4000 THEN noetl.refuse_path_prefix() ELSE true END",
-            values: "source.tenant, source.path, source.status",
             time: "noetl.list_time(start_time, 6)",
-            source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
         )
     };
 }
@@ -56,9 +52,9 @@ macro_rules! along_ended {
                        CASE WHEN $12 - shortest < $18 THEN 9223372036854775807 ELSE $19::bigint END AS below_id
                 FROM kind CROSS JOIN LATERAL noetl.duration_bounds(class) AS bounds
                 WHERE $1::text[] IS NULL OR status = ANY($1)
-            ) AS source",
-            above: "source.above, source.above_id",
-            below: "source.below, source.below_id",
+            ) AS kind",
+            above: "kind.above, kind.above_id",
+            below: "kind.below, kind.below_id",
         )
     };
 }
@@ -75,9 +71,7 @@ macro_rules! along_order {
             start: "'' AS status",
             kind: "kind.status",
             while: "true",
-            values: "source.status",
             time: $time,
-            source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
         )
     };
     (@tenant $statement:ident, $direction:tt, $keys:literal, $time:literal) => {
@@ -89,9 +83,7 @@ macro_rules! along_order {
             start: "coalesce($6, $7) AS tenant, '' AS status",
             kind: "kind.tenant, kind.status",
             while: "found.tenant = coalesce($6, $7)",
-            values: "source.tenant, source.status",
             time: $time,
-            source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
         )
     };
     ($statement:ident, $direction:tt, $source:expr) => {
@@ -131,28 +123,28 @@ macro_rules! along_window {
         match ($window, $source) {
             (Window::Time, Source::TenantPath) => $crate::execution_along::along_tenant_path!(
                 $statement,
-                ($($direction)+, "(VALUES (0)) AS source (n)", "true", "noetl.list_time(start_time)")
+                ($($direction)+, "(VALUES (0)) AS kind (n)", "true", "noetl.list_time(start_time)")
             ),
             (Window::Time, _) => $crate::execution_along::along_path!(
                 $statement,
-                ($($direction)+, "(VALUES (0)) AS source (n)", "true", "noetl.list_time(start_time)")
+                ($($direction)+, "(VALUES (0)) AS kind (n)", "true", "noetl.list_time(start_time)")
+            ),
+            (Window::Status, Source::TenantPath) => $crate::execution_along::along_tenant_path!(
+                $statement,
+                (
+                    $($direction)+,
+                    "(SELECT DISTINCT unnest($1::text[]) AS status) AS kind",
+                    "tenant_id <> 'default' AND tenant_id = coalesce($6, $7) AND upper(status) = kind.status",
+                    "noetl.list_time(start_time, 10)"
+                )
             ),
             (Window::Status, _) => $crate::execution_along::along_path!(
                 $statement,
                 (
                     $($direction)+,
-                    "(SELECT DISTINCT unnest($1::text[]) AS status) AS source",
-                    "upper(status) = source.status",
+                    "(SELECT DISTINCT unnest($1::text[]) AS status) AS kind",
+                    "upper(status) = kind.status",
                     "noetl.list_time(start_time, 9)"
-                )
-            ),
-            (Window::TenantStatus, _) => $crate::execution_along::along_tenant_path!(
-                $statement,
-                (
-                    $($direction)+,
-                    "(SELECT DISTINCT unnest($1::text[]) AS status) AS source",
-                    "tenant_id <> 'default' AND tenant_id = coalesce($6, $7) AND upper(status) = source.status",
-                    "noetl.list_time(start_time, 10)"
                 )
             ),
         }
@@ -172,9 +164,8 @@ macro_rules! along {
                 start: "owner.id AS parent, '' AS tenant, '' AS status",
                 kind: "kind.parent, kind.tenant, kind.status",
                 while: "found.parent = owner.id",
-                values: "source.parent, source.tenant, source.status",
                 time: "noetl.list_time(start_time, 1)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($6::text IS NULL OR tenant = $6) AND ($7::text IS NULL OR tenant = $7)) AS source",
+                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($6::text IS NULL OR tenant = $6) AND ($7::text IS NULL OR tenant = $7)) AS kind",
             ),
             Source::Rerun => $statement!(
                 $direction,
@@ -184,9 +175,8 @@ macro_rules! along {
                 start: "owner.id AS origin, '' AS tenant, '' AS status",
                 kind: "kind.origin, kind.tenant, kind.status",
                 while: "found.origin = owner.id",
-                values: "source.origin, source.tenant, source.status",
                 time: "noetl.list_time(start_time, 16)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($6::text IS NULL OR tenant = $6) AND ($7::text IS NULL OR tenant = $7)) AS source",
+                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($6::text IS NULL OR tenant = $6) AND ($7::text IS NULL OR tenant = $7)) AS kind",
             ),
             // With a tenant, the kinds are its statuses. Without one, they are those of each tenant that has reruns.
             Source::Reruns => $statement!(
@@ -198,9 +188,7 @@ macro_rules! along {
                 start: "coalesce($6, $7, '') AS tenant, '' AS status",
                 kind: "kind.tenant, kind.status",
                 while: "coalesce($6, $7, found.tenant) = found.tenant",
-                values: "source.tenant, source.status",
                 time: "noetl.list_time(start_time, 23)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::Entry => $statement!(
                 $direction,
@@ -210,9 +198,7 @@ macro_rules! along {
                 start: "owner.id AS entry, '' AS status",
                 kind: "kind.entry, kind.status",
                 while: "found.entry = owner.id",
-                values: "source.entry, source.status",
                 time: "noetl.list_time(start_time, 2)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::TenantEntry => $statement!(
                 $direction,
@@ -222,9 +208,7 @@ macro_rules! along {
                 start: "coalesce($6, $7) AS tenant, owner.id AS entry, '' AS status",
                 kind: "kind.tenant, kind.entry, kind.status",
                 while: "found.tenant = coalesce($6, $7) AND found.entry = owner.id",
-                values: "source.tenant, source.entry, source.status",
                 time: "noetl.list_time(start_time, 3)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::Organization => $statement!(
                 $direction,
@@ -234,9 +218,8 @@ macro_rules! along {
                 start: "$8::text AS organization, '' AS tenant, '' AS status",
                 kind: "kind.organization, kind.tenant, kind.status",
                 while: "found.organization = $8",
-                values: "source.organization, source.tenant, source.status",
                 time: "noetl.list_time(start_time, 4)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($6::text IS NULL OR tenant = $6) AND ($7::text IS NULL OR tenant = $7)) AS source",
+                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($6::text IS NULL OR tenant = $6) AND ($7::text IS NULL OR tenant = $7)) AS kind",
             ),
             Source::Label => $statement!(
                 $direction,
@@ -252,9 +235,7 @@ macro_rules! along {
                 start: "label, '' AS status FROM unnest($28::text[]) AS label",
                 kind: "kind.label, kind.status",
                 while: "found.label = kind.label",
-                values: "source.label, source.status",
                 time: "noetl.list_time(label_time)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::TenantLabel => $statement!(
                 $direction,
@@ -271,9 +252,7 @@ macro_rules! along {
                 start: "coalesce($6, $7) AS tenant, label, '' AS status FROM unnest($28::text[]) AS label",
                 kind: "kind.tenant, kind.label, kind.status",
                 while: "found.tenant = coalesce($6, $7) AND found.label = kind.label",
-                values: "source.tenant, source.label, source.status",
                 time: "noetl.list_time(label_time, 1)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::Pool => $statement!(
                 $direction,
@@ -283,9 +262,7 @@ macro_rules! along {
                 start: "unnest($24::text[]) AS pool, '' AS status",
                 kind: "kind.pool, kind.status",
                 while: "found.pool = kind.pool",
-                values: "source.pool, source.status",
                 time: "noetl.list_time(start_time, 14)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::TenantPool => $statement!(
                 $direction,
@@ -295,9 +272,7 @@ macro_rules! along {
                 start: "coalesce($6, $7) AS tenant, unnest($24::text[]) AS pool, '' AS status",
                 kind: "kind.tenant, kind.pool, kind.status",
                 while: "found.tenant = coalesce($6, $7) AND found.pool = kind.pool",
-                values: "source.tenant, source.pool, source.status",
                 time: "noetl.list_time(start_time, 15)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::Root => $statement!(
                 $direction,
@@ -308,9 +283,7 @@ macro_rules! along {
                 start: "'' AS status",
                 kind: "kind.status",
                 while: "true",
-                values: "source.status",
                 time: "noetl.list_time(start_time, 12)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::TenantRoot => $statement!(
                 $direction,
@@ -320,9 +293,7 @@ macro_rules! along {
                 start: "coalesce($6, $7) AS tenant, '' AS status",
                 kind: "kind.tenant, kind.status",
                 while: "found.tenant = coalesce($6, $7)",
-                values: "source.tenant, source.status",
                 time: "noetl.list_time(start_time, 13)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::FailedSteps => $statement!(
                 $direction,
@@ -333,9 +304,7 @@ macro_rules! along {
                 start: "'' AS status",
                 kind: "kind.status",
                 while: "true",
-                values: "source.status",
                 time: "noetl.list_time(start_time, 17)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::TenantFailedSteps => $statement!(
                 $direction,
@@ -345,9 +314,7 @@ macro_rules! along {
                 start: "coalesce($6, $7) AS tenant, '' AS status",
                 kind: "kind.tenant, kind.status",
                 while: "found.tenant = coalesce($6, $7)",
-                values: "source.tenant, source.status",
                 time: "noetl.list_time(start_time, 18)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             Source::TenantPath => $crate::execution_along::along_tenant_path!($statement, $direction),
             Source::Ended => $crate::execution_along::along_ended!(
@@ -359,7 +326,6 @@ macro_rules! along {
                 start: "'' AS status, -1 AS class",
                 kind: "kind.status, kind.class",
                 while: "true",
-                values: "source.status, source.class",
                 time: "noetl.list_time(start_time, 7)",
             ),
             Source::TenantEnded => $crate::execution_along::along_ended!(
@@ -371,7 +337,6 @@ macro_rules! along {
                 start: "coalesce($6, $7) AS tenant, '' AS status, -1 AS class",
                 kind: "kind.tenant, kind.status, kind.class",
                 while: "found.tenant = coalesce($6, $7)",
-                values: "source.tenant, source.status, source.class",
                 time: "noetl.list_time(start_time, 8)",
             ),
             Source::TenantStatus => $statement!(
@@ -382,15 +347,13 @@ macro_rules! along {
                 start: "coalesce($6, $7) AS tenant, '' AS status",
                 kind: "kind.tenant, kind.status",
                 while: "found.tenant = coalesce($6, $7)",
-                values: "source.tenant, source.status",
                 time: "noetl.list_time(start_time, 10)",
-                source: "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS source",
             ),
             // The statuses are the kinds.
             Source::Status => $statement!(
                 $direction,
-                source: "(SELECT DISTINCT unnest($1::text[]) AS status) AS source",
-                rows: "upper(status) = source.status",
+                source: "(SELECT DISTINCT unnest($1::text[]) AS status) AS kind",
+                rows: "upper(status) = kind.status",
                 time: "noetl.list_time(start_time, 9)",
             ),
             Source::Time => $statement!($direction, rows: "true", time: "noetl.list_time(start_time)"),
@@ -398,14 +361,14 @@ macro_rules! along {
             // number is limited by the service.
             Source::Ids => $statement!(
                 $direction,
-                source: "(SELECT DISTINCT unnest($13::bigint[]) AS id) AS source",
-                rows: "execution_id = source.id",
+                source: "(SELECT DISTINCT unnest($13::bigint[]) AS id) AS kind",
+                rows: "execution_id = kind.id",
                 time: "noetl.list_time(start_time, 11)",
             ),
             Source::IdRanges => $statement!(
                 $direction,
-                source: "unnest($14::bigint[], $15::bigint[]) AS source (low, high)",
-                rows: "execution_id >= source.low AND execution_id <= source.high",
+                source: "unnest($14::bigint[], $15::bigint[]) AS kind (low, high)",
+                rows: "execution_id >= kind.low AND execution_id <= kind.high",
                 time: "noetl.list_time(start_time, 11)",
             ),
         }

@@ -56,6 +56,29 @@ pub struct ExecutionFilter {
     pub organization_id: Option<String>,
 }
 
+/// Kind of the owners by which executions are grouped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OwnerKind {
+    /// Subscriptions or executions, which started the executions.
+    Parent,
+    /// Catalog entries, which the executions run.
+    Entry,
+    /// Executions, of which the executions are reruns.
+    Origin,
+}
+
+impl OwnerKind {
+    /// Returns the owner of an execution.
+    #[must_use]
+    pub fn owner_of(self, row: &ExecutionRow) -> i64 {
+        match self {
+            Self::Parent => row.parent_execution_id.unwrap_or_default(),
+            Self::Entry => row.catalog_id,
+            Self::Origin => row.rerun_of.unwrap_or_default(),
+        }
+    }
+}
+
 impl ExecutionFilter {
     /// Returns whether the execution meets all conditions. Rows have no errors, so of the condition on the error only the
     /// status is compared; [`Self::matches_error`] compares the rest.
@@ -163,9 +186,24 @@ impl ExecutionFilter {
         self.ids.is_some() || self.id_prefix.is_some()
     }
 
-    /// Returns the filter for the children of a parent.
-    pub(super) fn of_parent(&self, parent: i64) -> Self {
-        Self { parent_execution_id: Some(Id::new(parent)), ..self.clone() }
+    /// Returns the owner of this kind whose executions are included; `None`: those of all owners.
+    pub(super) fn owner(&self, kind: OwnerKind) -> Option<Id> {
+        match kind {
+            OwnerKind::Parent => self.parent_execution_id,
+            OwnerKind::Entry => self.catalog_id,
+            OwnerKind::Origin => self.rerun_of,
+        }
+    }
+
+    /// Returns the filter for the executions of an owner.
+    pub(super) fn of_owner(&self, kind: OwnerKind, owner: i64) -> Self {
+        let (mut filter, owner) = (self.clone(), Some(Id::new(owner)));
+        match kind {
+            OwnerKind::Parent => filter.parent_execution_id = owner,
+            OwnerKind::Entry => filter.catalog_id = owner,
+            OwnerKind::Origin => filter.rerun_of = owner,
+        }
+        filter
     }
 
     /// Returns whether an execution that matches can stop matching after an event.

@@ -5,7 +5,7 @@ use super::execution_along::{along, along_order, along_window};
 use super::execution_counts::rarest;
 use super::execution_errors::with_ids_of_error;
 use super::execution_select::select;
-use super::execution_sources::{EndedSource, Owners, Parameters, Source, Window, id_ranges};
+use super::execution_sources::{EndedSource, Parameters, Source, Window, id_ranges};
 use super::executions::{ExecutionRow, stored_names};
 use super::view::View;
 use noetl_domain::execution::Status;
@@ -15,7 +15,7 @@ use noetl_domain::list_position::PositionRange;
 use noetl_domain::tenant::Scope;
 use plain_json::Text;
 
-pub use super::execution_filter::ExecutionFilter;
+pub use super::execution_filter::{ExecutionFilter, OwnerKind};
 
 /// Number of executions that meet a condition, below which a list is read along its index in any case.
 const RARE: i64 = 500;
@@ -35,7 +35,7 @@ pub async fn list(
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
     let filter = with_ids_of_error(&shard, scope, filter).await?;
-    let Some(parameters) = Parameters::of(&shard, scope, &filter, Owners::None, range) else { return Ok(Vec::new()) };
+    let Some(parameters) = Parameters::of(&shard, scope, &filter, None, range) else { return Ok(Vec::new()) };
     let parameters = along_rarest(&shard, scope, parameters.in_order(order)).await?;
     pages(&shard, Some(parameters)).await
 }
@@ -61,7 +61,7 @@ async fn along_rarest<'a>(
         return Ok(parameters);
     }
     if let Some((source, alone)) = parameters.exact() {
-        let counted = Parameters::of(shard, scope, &alone, Owners::None, PositionRange::newest(MAX_EXACT));
+        let counted = Parameters::of(shard, scope, &alone, None, PositionRange::newest(MAX_EXACT));
         if counts(shard, counted).await?.iter().map(|owner| owner.count).sum::<i64>() < MAX_EXACT {
             return Ok(Parameters { source, ..parameters });
         }
@@ -72,73 +72,31 @@ async fn along_rarest<'a>(
     }
 }
 
-/// Returns the candidates of a page for the children of each of these parents in the scope, in the range's direction, by
-/// start time, then by id. A parent that the filter excludes has none.
-#[tracing::instrument(
-    level = "debug", name = "sql.executions.children", skip_all,
-    fields(database = %shard.name(), count = parents.len(), first = parents.first())
-)]
-pub async fn children(
-    shard: View<'_>,
-    scope: &Scope,
-    parents: &[i64],
-    filter: &ExecutionFilter,
-    range: PositionRange,
-) -> Result<Vec<ExecutionRow>, StorageError> {
-    let filter = with_ids_of_error(&shard, scope, filter).await?;
-    let parents = wanted_parents(parents, &filter);
-    if !filter.names_ids() {
-        return pages(&shard, Parameters::of(&shard, scope, &filter, Owners::Parents(&parents), range)).await;
-    }
-    let mut rows = Vec::new();
-    for parent in parents {
-        let filter = filter.of_parent(parent);
-        rows.extend(pages(&shard, Parameters::of(&shard, scope, &filter, Owners::None, range)).await?);
-    }
-    Ok(rows)
-}
-
-/// Kind of the owners of executions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum OwnerKind {
-    /// Catalog entries, which the executions run.
-    Entry,
-    /// Executions, of which the executions are reruns.
-    Origin,
-}
-
-impl OwnerKind {
-    const fn owners(self, ids: &[i64]) -> Owners<'_> {
-        match self {
-            Self::Entry => Owners::Entries(ids),
-            Self::Origin => Owners::Origins(ids),
-        }
-    }
-
-    /// Returns the owner of an execution.
-    #[must_use]
-    pub fn owner_of(self, row: &ExecutionRow) -> i64 {
-        match self {
-            Self::Entry => row.catalog_id,
-            Self::Origin => row.rerun_of.unwrap_or_default(),
-        }
-    }
-}
-
-/// Returns the candidates of a page for the executions of each of these owners in the scope, in the range's direction.
+/// Returns the candidates of a page for the executions of each of these owners in the scope, in the range's direction,
+/// by start time, then by id. An owner that the filter excludes has none.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.of_owners", skip_all,
-    fields(database = %shard.name(), count = owners.len(), first = owners.first())
+    fields(database = %shard.name(), ?kind, count = owners.len(), first = owners.first())
 )]
 pub async fn of_owners(
     shard: View<'_>,
     scope: &Scope,
     kind: OwnerKind,
     owners: &[i64],
+    filter: &ExecutionFilter,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let filter = ExecutionFilter::default();
-    pages(&shard, Parameters::of(&shard, scope, &filter, kind.owners(owners), range)).await
+    let filter = with_ids_of_error(&shard, scope, filter).await?;
+    let owners = wanted_owners(kind, owners, &filter);
+    if !filter.names_ids() {
+        return pages(&shard, Parameters::of(&shard, scope, &filter, Some((kind, owners.as_slice())), range)).await;
+    }
+    let mut rows = Vec::new();
+    for owner in owners {
+        let filter = filter.of_owner(kind, owner);
+        rows.extend(pages(&shard, Parameters::of(&shard, scope, &filter, None, range)).await?);
+    }
+    Ok(rows)
 }
 
 /// Reads a page for each owner.
@@ -200,7 +158,7 @@ pub async fn more_ids_than(shard: View<'_>, limit: i64, digits: &str) -> Result<
     shard.run(more.fetch_one(shard.planned_once())).await
 }
 
-/// Number of the executions of a parent or another owner.
+/// Number of the executions of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerCount {
     /// The owner.
@@ -213,54 +171,39 @@ pub struct OwnerCount {
 #[tracing::instrument(level = "debug", name = "sql.executions.count", skip_all, fields(database = %shard.name()))]
 pub async fn count(shard: View<'_>, scope: &Scope, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
     let filter = with_ids_of_error(&shard, scope, filter).await?;
-    let parameters = Parameters::of(&shard, scope, &filter, Owners::None, PositionRange::newest(limit));
+    let parameters = Parameters::of(&shard, scope, &filter, None, PositionRange::newest(limit));
     let Some(parameters) = parameters else { return Ok(0) };
     let parameters = along_rarest(&shard, scope, parameters).await?;
     let counts = counts(&shard, Some(parameters)).await?;
     Ok(counts.iter().map(|owner| owner.count).sum())
 }
 
-/// Counts the children of each of these parents in the scope, up to `limit` for each. Parents without children, and those
-/// that the filter excludes, are left out.
-#[tracing::instrument(
-    level = "debug", name = "sql.executions.count_children", skip_all,
-    fields(database = %shard.name(), count = parents.len(), first = parents.first())
-)]
-pub async fn count_children(
-    shard: View<'_>,
-    scope: &Scope,
-    parents: &[i64],
-    filter: &ExecutionFilter,
-    limit: i64,
-) -> Result<Vec<OwnerCount>, StorageError> {
-    let filter = with_ids_of_error(&shard, scope, filter).await?;
-    let parents = wanted_parents(parents, &filter);
-    if !filter.names_ids() {
-        let range = PositionRange::newest(limit);
-        return counts(&shard, Parameters::of(&shard, scope, &filter, Owners::Parents(&parents), range)).await;
-    }
-    let mut found = Vec::new();
-    for owner in parents {
-        found.push(OwnerCount { owner, count: count(shard.clone(), scope, &filter.of_parent(owner), limit).await? });
-    }
-    Ok(found)
-}
-
-/// Counts the executions of each of these owners in the scope, up to `limit` for each. Owners without executions are left
-/// out.
+/// Counts the executions of each of these owners in the scope, up to `limit` for each. Owners without executions, and
+/// those that the filter excludes, are left out.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.count_of_owners", skip_all,
-    fields(database = %shard.name(), count = owners.len(), first = owners.first())
+    fields(database = %shard.name(), ?kind, count = owners.len(), first = owners.first())
 )]
 pub async fn count_of_owners(
     shard: View<'_>,
     scope: &Scope,
     kind: OwnerKind,
     owners: &[i64],
+    filter: &ExecutionFilter,
     limit: i64,
 ) -> Result<Vec<OwnerCount>, StorageError> {
-    let (filter, range) = (ExecutionFilter::default(), PositionRange::newest(limit));
-    counts(&shard, Parameters::of(&shard, scope, &filter, kind.owners(owners), range)).await
+    let filter = with_ids_of_error(&shard, scope, filter).await?;
+    let owners = wanted_owners(kind, owners, &filter);
+    if !filter.names_ids() {
+        let range = PositionRange::newest(limit);
+        return counts(&shard, Parameters::of(&shard, scope, &filter, Some((kind, owners.as_slice())), range)).await;
+    }
+    let mut found = Vec::new();
+    for owner in owners {
+        let count = count(shard.clone(), scope, &filter.of_owner(kind, owner), limit).await?;
+        found.push(OwnerCount { owner, count });
+    }
+    Ok(found)
 }
 
 /// Counts the executions of each owner, up to the limit of the range for each.
@@ -315,7 +258,7 @@ pub async fn stats(
     paths: i64,
 ) -> Result<Vec<GroupCount>, StorageError> {
     let filter = with_ids_of_error(&shard, scope, filter).await?;
-    let parameters = Parameters::of(&shard, scope, &filter, Owners::None, PositionRange::newest(limit));
+    let parameters = Parameters::of(&shard, scope, &filter, None, PositionRange::newest(limit));
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
     let parameters = along_rarest(&shard, scope, parameters).await?;
     // A function for each statement, as in `pages`.
@@ -396,8 +339,8 @@ pub async fn child_ids(
     shard.run(rows.fetch_all(shard.planned_once())).await
 }
 
-/// Returns the parents that the filter does not exclude.
-fn wanted_parents(parents: &[i64], filter: &ExecutionFilter) -> Vec<i64> {
-    let wanted = |id: &&i64| filter.parent_execution_id.is_none_or(|parent| parent.get() == **id);
-    parents.iter().filter(wanted).copied().collect()
+/// Returns the owners that the filter does not exclude.
+fn wanted_owners(kind: OwnerKind, owners: &[i64], filter: &ExecutionFilter) -> Vec<i64> {
+    let wanted = |id: &&i64| filter.owner(kind).is_none_or(|owner| owner.get() == **id);
+    owners.iter().filter(wanted).copied().collect()
 }

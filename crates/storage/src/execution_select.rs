@@ -24,9 +24,9 @@
 ///
 /// A source with kinds has, if its index is not of `noetl.execution`, the table of the index and this table joined with
 /// the executions. It has the columns of a kind, the condition of the partial index, the first columns of the index, a
-/// kind before the first one, the values of a kind, the condition that the last kind meets, the values of a kind that
-/// meets the conditions, the column of the index with the time, the kinds that meet the conditions, and the bounds in the
-/// kind, if they differ from those of the range.
+/// kind before the first one, the values of a kind, the condition that the last kind meets, and the column of the index
+/// with the time. It has also the kinds that meet the conditions, if these are more than those on the status, and the
+/// bounds in the kind, if they differ from those of the range.
 ///
 /// A source whose kinds are known has them as a table, the condition of a kind, and the column with the time. Without the
 /// table, all executions are of one kind.
@@ -64,48 +64,26 @@ macro_rules! select {
     (
         @filters $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $direction:tt, columns: $columns:literal, rest: $rest:literal,
         arguments: $arguments:tt,
-        kinds: $kinds:literal, index: $index:literal, keys: $keys:literal,
+        $(from: $from:tt,)? kinds: $kinds:literal, index: $index:literal, keys: $keys:literal,
         start: $start:literal, kind: $kind:literal, while: $while:literal,
-        values: $values:literal, time: $time:literal, source: $source:literal $(,)?
+        time: $time:literal
+        $(, source: $source:literal)? $(, above: $above:literal, below: $below:literal)? $(,)?
     ) => {
+        // The first element of each list is used: the given one, else the default.
         $crate::execution_select::select!(
-            @filters $filters, $query!($($row)?), $parameters, $direction, columns: $columns, rest: $rest, arguments: $arguments,
-            from: ["noetl.execution", "noetl.execution"], kinds: $kinds, index: $index, keys: $keys, start: $start,
-            kind: $kind, while: $while, values: $values, time: $time, source: $source, above: "$16, $17", below: "$18, $19"
+            @kinds $filters, $query!($($row)?), $parameters, $direction, $columns, $rest, $arguments,
+            from: [$($from)? ["noetl.execution", "noetl.execution"]], kinds: $kinds, index: $index, keys: $keys, start: $start,
+            kind: $kind, while: $while, time: $time,
+            source: [$($source)? "(SELECT * FROM kind WHERE ($1::text[] IS NULL OR status = ANY($1))) AS kind"],
+            above: [$($above)? "$16, $17"], below: [$($below)? "$18, $19"]
         )
     };
     (
-        @filters $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $direction:tt, columns: $columns:literal, rest: $rest:literal,
-        arguments: $arguments:tt,
-        from: $from:tt, kinds: $kinds:literal, index: $index:literal, keys: $keys:literal,
-        start: $start:literal, kind: $kind:literal, while: $while:literal,
-        values: $values:literal, time: $time:literal, source: $source:literal $(,)?
-    ) => {
-        $crate::execution_select::select!(
-            @filters $filters, $query!($($row)?), $parameters, $direction, columns: $columns, rest: $rest, arguments: $arguments,
-            from: $from, kinds: $kinds, index: $index, keys: $keys, start: $start, kind: $kind, while: $while, values: $values,
-            time: $time, source: $source, above: "$16, $17", below: "$18, $19"
-        )
-    };
-    (
-        @filters $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $direction:tt, columns: $columns:literal, rest: $rest:literal,
-        arguments: $arguments:tt,
-        kinds: $kinds:literal, index: $index:literal, keys: $keys:literal,
-        start: $start:literal, kind: $kind:literal, while: $while:literal,
-        values: $values:literal, time: $time:literal, source: $source:literal, above: $above:literal, below: $below:literal $(,)?
-    ) => {
-        $crate::execution_select::select!(
-            @filters $filters, $query!($($row)?), $parameters, $direction, columns: $columns, rest: $rest, arguments: $arguments,
-            from: ["noetl.execution", "noetl.execution"], kinds: $kinds, index: $index, keys: $keys, start: $start,
-            kind: $kind, while: $while, values: $values, time: $time, source: $source, above: $above, below: $below
-        )
-    };
-    (
-        @filters $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $direction:tt, columns: $columns:literal, rest: $rest:literal,
-        arguments: $arguments:tt,
-        from: [$table:literal, $executions:literal], kinds: $kinds:literal, index: $index:literal, keys: $keys:literal,
-        start: $start:literal, kind: $kind:literal, while: $while:literal,
-        values: $values:literal, time: $time:literal, source: $source:literal, above: $above:literal, below: $below:literal
+        @kinds $filters:literal, $query:ident!($($row:ty)?), $parameters:expr, $direction:tt, $columns:literal, $rest:literal, $arguments:tt,
+        from: [[$table:literal, $executions:literal] $($default_from:tt)?], kinds: $kinds:literal, index: $index:literal,
+        keys: $keys:literal, start: $start:literal, kind: $kind:literal, while: $while:literal, time: $time:literal,
+        source: [$source:literal $($default_source:literal)?],
+        above: [$above:literal $($default_above:literal)?], below: [$below:literal $($default_below:literal)?]
     ) => {
         $crate::execution_select::select!(
             @directed $direction, $filters, $query!($($row)?), $parameters, $columns, $rest, $arguments,
@@ -124,7 +102,7 @@ macro_rules! select {
             ],
             source: $source,
             rows: [
-                $executions " WHERE " $index " AND (" $keys ") = (" $values ") AND (" $time ", execution_id) > (" $above ")
+                $executions " WHERE " $index " AND (" $keys ") = (" $kind ") AND (" $time ", execution_id) > (" $above ")
                  AND (" $time ", execution_id) < (" $below ") AND " $filters
             ],
             time: $time
@@ -214,11 +192,11 @@ macro_rules! select {
             $($before)+ "SELECT " $columns " FROM (
                 SELECT owner.id AS owner, execution.* FROM unnest($20::bigint[]) AS owner (id) CROSS JOIN LATERAL ("
             $($kinds)+ "SELECT execution.* FROM (
-                    SELECT source.* FROM " $source " CROSS JOIN LATERAL (
+                    SELECT kind.* FROM " $source " CROSS JOIN LATERAL (
                         SELECT " $time " AS moment, execution_id FROM " $($rows)+ "
                         ORDER BY " $time $order ", execution_id" $order " LIMIT 1
                     ) AS first ORDER BY first.moment" $order ", execution_id" $order " LIMIT $21
-                ) AS source CROSS JOIN LATERAL (
+                ) AS kind CROSS JOIN LATERAL (
                     SELECT * FROM " $($rows)+ "
                     ORDER BY " $time $order ", execution_id" $order " LIMIT $21
                 ) AS execution ORDER BY " $time $order ", execution_id" $order " LIMIT $21

@@ -4,17 +4,14 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 
-use super::execution_filter::ExecutionFilter;
+use super::execution_filter::{ExecutionFilter, OwnerKind};
 use super::executions::stored_names;
 use super::label_path::label_path;
 use super::view::View;
 use noetl_domain::execution_order::ExecutionOrder;
 use noetl_domain::labels::LabelCondition;
 use noetl_domain::list_position::PositionRange;
-use noetl_domain::tenant::Scope;
-
-/// Tenant and organization of rows that name none. The indexes on tenants and on organizations leave them out.
-const DEFAULT: &str = "default";
+use noetl_domain::tenant::{DEFAULT, Scope};
 
 /// Index along which executions are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,26 +105,14 @@ pub(super) struct Parameters<'a> {
     pub(super) held: Option<&'a [u8]>,
 }
 
-/// Owners of the executions of a statement that groups its rows.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Owners<'a> {
-    /// The executions are not grouped.
-    None,
-    /// Parents.
-    Parents(&'a [i64]),
-    /// Catalog entries.
-    Entries(&'a [i64]),
-    /// Executions of which the executions are reruns.
-    Origins(&'a [i64]),
-}
-
 impl<'a> Parameters<'a> {
-    /// Returns the parameters of a statement. `None`: no execution can meet the conditions.
+    /// Returns the parameters of a statement, whose rows are grouped by these owners, if there are any. `None`: no
+    /// execution can meet the conditions.
     pub(super) fn of(
         shard: &'a View<'_>,
         scope: &'a Scope,
         filter: &'a ExecutionFilter,
-        owners: Owners<'_>,
+        owners: Option<(OwnerKind, &[i64])>,
         range: PositionRange,
     ) -> Option<Self> {
         let (own, wanted) = (scope.tenant(), filter.tenant_id.as_deref());
@@ -137,12 +122,12 @@ impl<'a> Parameters<'a> {
         let by_tenant = own.or(wanted).is_some_and(is_indexed);
         let entry = if by_tenant { Source::TenantEntry } else { Source::Entry };
         let (source, owners) = match owners {
-            Owners::Parents(ids) => (Source::Parent, ids.to_vec()),
-            Owners::Entries(ids) => (entry, ids.to_vec()),
-            Owners::Origins(ids) => (Source::Rerun, ids.to_vec()),
-            Owners::None if filter.ids.is_some() => (Source::Ids, vec![0]),
-            Owners::None if filter.id_prefix.is_some() => (Source::IdRanges, vec![0]),
-            Owners::None => match (filter.rerun_of, filter.parent_execution_id, filter.catalog_id) {
+            Some((OwnerKind::Parent, ids)) => (Source::Parent, ids.to_vec()),
+            Some((OwnerKind::Entry, ids)) => (entry, ids.to_vec()),
+            Some((OwnerKind::Origin, ids)) => (Source::Rerun, ids.to_vec()),
+            None if filter.ids.is_some() => (Source::Ids, vec![0]),
+            None if filter.id_prefix.is_some() => (Source::IdRanges, vec![0]),
+            None => match (filter.rerun_of, filter.parent_execution_id, filter.catalog_id) {
                 (Some(origin), ..) => (Source::Rerun, vec![origin.get()]),
                 (None, Some(parent), _) => (Source::Parent, vec![parent.get()]),
                 (None, None, Some(id)) => (entry, vec![id.get()]),
@@ -241,16 +226,10 @@ impl<'a> Parameters<'a> {
 
     /// Returns the window that is read before the source, if the source may have many kinds.
     pub(super) fn window(&self) -> Option<Window> {
-        let of_status = match self.source {
-            Source::Path => Window::Status,
-            Source::TenantPath => Window::TenantStatus,
-            _ => return None,
-        };
-        match (&self.filter.paths, &self.filter.statuses) {
-            (Some(_), _) => None,
-            (None, Some(_)) => Some(of_status),
-            (None, None) => Some(Window::Time),
+        if !matches!(self.source, Source::Path | Source::TenantPath) || self.filter.paths.is_some() {
+            return None;
         }
+        Some(if self.filter.statuses.is_some() { Window::Status } else { Window::Time })
     }
 }
 
@@ -292,10 +271,8 @@ impl Source {
 pub(super) enum Window {
     /// No condition: most pages are expected among the newest executions.
     Time,
-    /// Status.
+    /// Status, and the tenant if the source has it.
     Status,
-    /// Tenant and status.
-    TenantStatus,
 }
 
 /// Returns the source of the condition of a filter that names values of an indexed column.
@@ -377,7 +354,8 @@ impl ExecutionFilter {
     }
 }
 
-/// Returns whether the indexes on tenants and on organizations have the rows with this name.
+/// Returns whether the indexes on tenants and on organizations have the rows with this name. They leave out the rows
+/// that name none.
 pub(super) fn is_indexed(name: &str) -> bool {
     name != DEFAULT
 }

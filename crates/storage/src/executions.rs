@@ -186,7 +186,7 @@ pub async fn create(shard: &Database, creations: &[&Creation], now_ms: u64) -> R
     }
     for part in left.chunks(LOCKED_LOGS) {
         let work = async {
-            let ids: Vec<i64> = part.iter().map(|one| one.execution_id.get()).collect();
+            let ids = column(part, |one| one.execution_id.get());
             let mut tx = shard.pool().begin().await?;
             log::lock_each(&mut *tx, &ids).await?;
             let foreign = with_events_of_others(&mut *tx, part).await?;
@@ -219,20 +219,6 @@ async fn create_rows(
     creations: &[&Creation],
     ids_are: Ids,
 ) -> sqlx::Result<Vec<Created>> {
-    let ids: Vec<i64> = creations.iter().map(|one| one.execution_id.get()).collect();
-    let event_ids: Vec<i64> = creations.iter().map(|one| one.event_id.get()).collect();
-    let catalog_ids: Vec<i64> = creations.iter().map(|one| one.catalog_id.get()).collect();
-    let parents: Vec<Option<i64>> = creations.iter().map(|one| one.parent_execution_id.map(Id::get)).collect();
-    let paths: Vec<String> = creations.iter().map(|one| one.path.clone()).collect();
-    let contexts: Vec<Value> = creations.iter().map(|one| one.context()).collect();
-    let metas: Vec<Value> = creations.iter().map(|one| one.meta()).collect();
-    let subjects: Vec<String> = creations.iter().map(|one| one.notification_subject()).collect();
-    let commands: Vec<Value> = creations.iter().map(|one| one.command()).collect();
-    let tenants: Vec<String> = creations.iter().map(|one| one.tenancy.tenant_id.clone()).collect();
-    let organizations: Vec<String> = creations.iter().map(|one| one.tenancy.organization_id.clone()).collect();
-    let pools: Vec<Option<String>> = creations.iter().map(|one| one.pool.clone()).collect();
-    let origins: Vec<Option<i64>> = creations.iter().map(|one| one.rerun_of.map(Id::get)).collect();
-    let labels: Vec<Option<Value>> = creations.iter().map(|one| one.labels.to_stored()).collect();
     let statement = sqlx::query_as!(
         Created,
         r#"WITH input AS (
@@ -263,25 +249,30 @@ async fn create_rows(
              FROM input JOIN created USING (execution_id) ORDER BY position
          )
          SELECT execution_id, start_time AS "start_time!" FROM created"#,
-        &ids,
-        &event_ids,
-        &catalog_ids,
-        &parents as &[Option<i64>],
-        &paths,
-        &contexts,
-        &metas,
-        &subjects,
-        &commands,
-        &tenants,
-        &organizations,
+        &column(creations, |one| one.execution_id.get()),
+        &column(creations, |one| one.event_id.get()),
+        &column(creations, |one| one.catalog_id.get()),
+        &column(creations, |one| one.parent_execution_id.map(Id::get)) as &[Option<i64>],
+        &column(creations, |one| one.path.clone()),
+        &column(creations, Creation::context),
+        &column(creations, Creation::meta),
+        &column(creations, Creation::notification_subject),
+        &column(creations, Creation::command),
+        &column(creations, |one| one.tenancy.tenant_id.clone()),
+        &column(creations, |one| one.tenancy.organization_id.clone()),
         ids_are == Ids::Locked,
         // Milliseconds from the Unix epoch to the start of ids, and for which an id counts as new.
         (EPOCH_UNIX_MS + u64::try_from(NEW_FOR.as_millis()).unwrap_or(u64::MAX)).cast_signed(),
-        &pools as &[Option<String>],
-        &origins as &[Option<i64>],
-        &labels as &[Option<Value>],
+        &column(creations, |one| one.pool.clone()) as &[Option<String>],
+        &column(creations, |one| one.rerun_of.map(Id::get)) as &[Option<i64>],
+        &column(creations, |one| one.labels.to_stored()) as &[Option<Value>],
     );
     statement.fetch_all(executor).await
+}
+
+/// Returns a value of each execution.
+fn column<'a, T>(creations: &[&'a Creation], of: impl Fn(&'a Creation) -> T) -> Vec<T> {
+    creations.iter().copied().map(of).collect()
 }
 
 /// Returns the ids of those executions whose logs have events of another tenant. This is a statement of its own, because
@@ -290,34 +281,28 @@ async fn with_events_of_others(
     executor: impl Executor<'_, Database = Postgres>,
     creations: &[&Creation],
 ) -> sqlx::Result<Vec<i64>> {
-    let ids: Vec<i64> = creations.iter().map(|one| one.execution_id.get()).collect();
-    let tenants: Vec<&str> = creations.iter().map(|one| one.tenancy.tenant_id.as_str()).collect();
     let found = sqlx::query_scalar!(
         r#"SELECT execution_id AS "execution_id!" FROM unnest($1::bigint[], $2::text[]) AS given (execution_id, tenant_id)
            WHERE EXISTS (SELECT FROM noetl.event
                          WHERE event.execution_id = given.execution_id AND event.tenant_id <> given.tenant_id)"#,
-        &ids,
-        &tenants as &[&str],
+        &column(creations, |one| one.execution_id.get()),
+        &column(creations, |one| one.tenancy.tenant_id.as_str()) as &[&str],
     );
     found.fetch_all(executor).await
 }
 
 /// Returns which of these executions exist.
 async fn existing(executor: impl Executor<'_, Database = Postgres>, creations: &[&Creation]) -> sqlx::Result<Vec<i64>> {
-    let ids: Vec<i64> = creations.iter().map(|one| one.execution_id.get()).collect();
-    let event_ids: Vec<i64> = creations.iter().map(|one| one.event_id.get()).collect();
-    let tenants: Vec<&str> = creations.iter().map(|one| one.tenancy.tenant_id.as_str()).collect();
-    let metas: Vec<Value> = creations.iter().map(|one| one.meta()).collect();
     let found = sqlx::query_scalar!(
         r#"SELECT DISTINCT execution_id AS "execution_id!"
            FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::jsonb[]) AS given (execution_id, event_id, tenant_id, meta)
            JOIN noetl.event AS started USING (execution_id, tenant_id)
            WHERE started.event_type = 'playbook_started'
              AND (started.event_id = given.event_id OR started.meta #>> '{dedup,key}' = given.meta #>> '{dedup,key}')"#,
-        &ids,
-        &event_ids,
-        &tenants as &[&str],
-        &metas,
+        &column(creations, |one| one.execution_id.get()),
+        &column(creations, |one| one.event_id.get()),
+        &column(creations, |one| one.tenancy.tenant_id.as_str()) as &[&str],
+        &column(creations, Creation::meta),
     );
     found.fetch_all(executor).await
 }

@@ -297,7 +297,9 @@ pub async fn build(database: &Database) -> Result<(), StorageError> {
     let work = async {
         let mut connection = database.connect().await?;
         for (name, table, definition) in PLAIN {
-            build_plain(&mut connection, name, table, definition).await?;
+            drop_invalid(&mut connection, name).await?;
+            let create = format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table} {definition}");
+            run(&mut connection, create).await?;
         }
         for name in EVENT {
             build_on_partitions(&mut connection, name).await?;
@@ -305,11 +307,6 @@ pub async fn build(database: &Database) -> Result<(), StorageError> {
         connection.close().await
     };
     work.await.map_err(|error| database.failed(error))
-}
-
-async fn build_plain(connection: &mut PgConnection, name: &str, table: &str, definition: &str) -> sqlx::Result<()> {
-    drop_invalid(connection, name).await?;
-    run(connection, format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table} {definition}")).await
 }
 
 /// Returns the partitions that lack the index of a parent index, with the definition of the parent's.

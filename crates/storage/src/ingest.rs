@@ -242,9 +242,9 @@ pub async fn insert<E: Borrow<NewEvent> + Sync>(
                 inserted.positions.iter().filter_map(index).filter_map(|index| Some(events.get(index)?.borrow()));
             let with_others: Vec<&NewEvent> = rows.filter(|event| event.others.is_some()).collect();
             let update = sqlx::query(AssertSqlSafe(columns.update.clone()))
-                .bind(with_others.iter().map(|event| event.execution_id.get()).collect::<Vec<_>>())
-                .bind(with_others.iter().map(|event| event.event_id.get()).collect::<Vec<_>>())
-                .bind(with_others.iter().map(|event| event.others.as_deref()).collect::<Vec<_>>());
+                .bind(column(&with_others, |event| event.execution_id.get()))
+                .bind(column(&with_others, |event| event.event_id.get()))
+                .bind(column(&with_others, |event| event.others.as_deref()));
             update.execute(&mut *tx).await?;
         }
         tx.commit().await?;
@@ -265,6 +265,7 @@ async fn insert_rows<E: Borrow<NewEvent>>(
     let ids = |of: fn(&NewEvent) -> Option<Id>| -> Vec<Option<i64>> { column(events, |one| of(one).map(Id::get)) };
     let statement = sqlx::query!(
         r#"WITH patience AS MATERIALIZED (
+             -- The parts that wait for locks read it, so it is set before.
              SELECT set_config('lock_timeout', $21, true)
          ), event AS MATERIALIZED (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $18::text[], $19::text[], $25::bigint[], $26::bigint[], $27::text[])
@@ -287,6 +288,7 @@ async fn insert_rows<E: Borrow<NewEvent>>(
                     coalesce(nullif(listed.tenant_id, 'default'), first.tenant_id, listed.tenant_id) AS owner_tenant,
                     coalesce(CASE WHEN listed.tenant_id <> 'default' THEN listed.organization_id END,
                              first.organization_id, listed.organization_id) AS owner_organization,
+                    -- The end is read only for logs whose events with keys must come after it.
                     log.first_given, CASE WHEN log.first_given IS NOT NULL THEN noetl.log_end(log.execution_id) END AS log_end
              FROM (SELECT execution_id, min(event_id) FILTER (WHERE key IS NOT NULL AND $28) AS first_given
                    FROM event GROUP BY execution_id) AS log
@@ -385,6 +387,7 @@ async fn insert_rows<E: Borrow<NewEvent>>(
     Ok(Inserted { positions: row.inserted, refused, late })
 }
 
-fn column<'a, E: Borrow<NewEvent>, T>(events: &'a [E], of: impl Fn(&'a NewEvent) -> T) -> Vec<T> {
+/// Returns a value of each event.
+pub(super) fn column<'a, E: Borrow<NewEvent>, T>(events: &'a [E], of: impl Fn(&'a NewEvent) -> T) -> Vec<T> {
     events.iter().map(|event| of(event.borrow())).collect()
 }

@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Row};
 
 use super::durability;
 use super::error::StorageError;
-use super::ingest::{NewEvent, OtherColumns};
+use super::ingest::{NewEvent, OtherColumns, column};
 use super::pools::Database;
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::Scope;
@@ -158,8 +158,4 @@ async fn of_other_columns(
     let mut conflicts = shard.run(work).await?;
     conflicts.retain(|conflict| !conflict.fields.is_empty());
     Ok(conflicts)
-}
-
-fn column<'a, T>(events: &[&'a NewEvent], of: impl Fn(&'a NewEvent) -> T) -> Vec<T> {
-    events.iter().copied().map(of).collect()
 }

@@ -25,7 +25,6 @@ mod execution_errors;
 mod execution_filter;
 pub mod execution_history;
 pub mod execution_history_close;
-pub mod execution_history_labels;
 mod execution_history_rows;
 pub mod execution_lists;
 mod execution_select;

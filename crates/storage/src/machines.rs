@@ -24,15 +24,6 @@ pub struct KnownMap {
     pub shards: u16,
 }
 
-/// Holder of a valid lease, and the bucket map that it uses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MapUser {
-    /// Name of the replica, or the machine id.
-    pub name: String,
-    /// Bucket map; `None` if the process is of a release that can't change its map.
-    pub map: Option<KnownMap>,
-}
-
 /// Description of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
@@ -53,6 +44,17 @@ pub struct Lease {
     pub expires_at: DateTime<Utc>,
     /// Holder; `None` if it did not describe itself.
     pub description: Option<Description>,
+    /// Bucket map that the holder uses; `None` if it is of a release that can't change its map.
+    pub map: Option<KnownMap>,
+}
+
+impl Lease {
+    /// Returns the name of the replica, or the machine id.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let replica = self.description.as_ref().map(|of| of.replica.clone());
+        replica.unwrap_or_else(|| format!("machine {}", self.machine_id))
+    }
 }
 
 /// A leased machine id, and the range of milliseconds (since 2024-01-01T00:00:00Z) from which its holder makes ids.
@@ -116,7 +118,9 @@ pub async fn leases(cluster: &Database) -> Result<Vec<Lease>, StorageError> {
     let rows = sqlx::query!(
         r#"SELECT machine_id, expires_at,
                   CASE WHEN described_owner = owner THEN replica END AS replica,
-                  version, started_at
+                  version, started_at,
+                  CASE WHEN map_owner = owner THEN map_version END AS map_version,
+                  CASE WHEN map_owner = owner THEN shards END AS shards
            FROM noetl.machine_lease WHERE expires_at > now() AND owner IS NOT NULL ORDER BY machine_id"#
     );
     let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
@@ -127,6 +131,10 @@ pub async fn leases(cluster: &Database) -> Result<Vec<Lease>, StorageError> {
             (Some(replica), Some(version), Some(started_at)) => Some(Description { replica, version, started_at }),
             _ => None,
         },
+        map: row
+            .map_version
+            .zip(row.shards)
+            .map(|(version, shards)| KnownMap { version: version.cast_unsigned(), shards: shards.cast_unsigned() }),
     });
     Ok(leases.collect())
 }
@@ -179,23 +187,4 @@ pub async fn acknowledge_map(cluster: &Database, owner: Uuid, map: KnownMap) -> 
     );
     cluster.run(update.execute(cluster.leases())).await?;
     Ok(())
-}
-
-/// Returns the holders of the valid leases with the bucket maps that they use.
-pub async fn map_users(cluster: &Database) -> Result<Vec<MapUser>, StorageError> {
-    let rows = sqlx::query!(
-        r#"SELECT coalesce(CASE WHEN described_owner = owner THEN replica END, 'machine ' || machine_id) AS "name!",
-                  CASE WHEN map_owner = owner THEN map_version END AS version,
-                  CASE WHEN map_owner = owner THEN shards END AS shards
-           FROM noetl.machine_lease WHERE expires_at > now() AND owner IS NOT NULL ORDER BY machine_id"#
-    );
-    let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
-    let user = rows.into_iter().map(|row| MapUser {
-        name: row.name,
-        map: row
-            .version
-            .zip(row.shards)
-            .map(|(version, shards)| KnownMap { version: version.cast_unsigned(), shards: shards.cast_unsigned() }),
-    });
-    Ok(user.collect())
 }

@@ -6,9 +6,9 @@ use uuid::Uuid;
 use super::error::StorageError;
 use super::pools::{Database, Databases};
 use noetl_domain::feed::FeedId;
-use noetl_domain::shard::{BadShardMap, Barrier, Departure, History, ShardIndex, ShardMap};
+use noetl_domain::shard::{BadShardMap, Barrier, Departure, Moves, ShardIndex, ShardMap};
 
-/// Returns the stored map with its history, for a deployment with `configured` shards.
+/// Returns the stored map with its moves, for a deployment with `configured` shards.
 pub async fn load(cluster: &Database, configured: u16) -> Result<Result<ShardMap, BadShardMap>, StorageError> {
     // One statement, so that the parts belong together.
     let rows = sqlx::query!(
@@ -21,7 +21,7 @@ pub async fn load(cluster: &Database, configured: u16) -> Result<Result<ShardMap
     );
     let rows = cluster.run(rows.fetch_all(cluster.leases())).await?;
     let version = rows.first().map_or(0, |row| row.version.cast_unsigned());
-    let (mut shard_of_bucket, mut history, mut last) = (Vec::new(), History::default(), None);
+    let (mut shard_of_bucket, mut moves, mut last) = (Vec::new(), Moves::default(), None);
     for row in rows {
         if last.replace(row.bucket) != Some(row.bucket) {
             shard_of_bucket.push(row.shard.cast_unsigned());
@@ -29,10 +29,10 @@ pub async fn load(cluster: &Database, configured: u16) -> Result<Result<ShardMap
         let (Some(source), Some(target), Some(state)) = (row.source, row.target, row.state) else { continue };
         let (from, to, bucket) = (source.cast_unsigned(), target.cast_unsigned(), row.bucket.cast_unsigned());
         if state != "cleaned" {
-            history.concealing.extend([from, to]);
+            moves.concealing.extend([from, to]);
         }
         if ["copying", "fenced"].contains(&state.as_str()) {
-            history.targets.insert(bucket, to);
+            moves.targets.insert(bucket, to);
             continue;
         }
         let position = row.feed.zip(row.epoch.zip(row.sequence));
@@ -41,10 +41,10 @@ pub async fn load(cluster: &Database, configured: u16) -> Result<Result<ShardMap
             epoch: epoch.cast_unsigned(),
             sequence: sequence.cast_unsigned(),
         });
-        history.departures.entry(bucket).or_default().push(Departure { from, to, barrier });
+        moves.departures.entry(bucket).or_default().push(Departure { from, to, barrier });
     }
     let map = ShardMap::from_stored(shard_of_bucket, configured);
-    Ok(map.map(|map| map.with_history(version, history)))
+    Ok(map.map(|map| map.with_moves(version, moves)))
 }
 
 impl Databases {

@@ -18,8 +18,6 @@ use noetl_domain::shard::{ShardIndex, ShardMap, bucket_of};
 #[derive(Debug, Clone)]
 pub struct View<'a> {
     database: &'a Database,
-    /// Version of the map.
-    version: u64,
     /// One bit for each bucket, which is set if the shard has it; `None`: all rows are the shard's own.
     held: Option<Arc<[u8]>>,
     /// The map, and the index of the shard in it; `None`: the view is of no map.
@@ -31,13 +29,13 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn of(database: &'a Database, shard: ShardIndex, map: &Arc<ShardMap>) -> Self {
         let held = map.conceals(shard).then(|| bits(map, shard).into());
-        Self { database, version: map.version(), held, place: Some((Arc::clone(map), shard)) }
+        Self { database, held, place: Some((Arc::clone(map), shard)) }
     }
 
     /// Returns a shard whose rows are all its own.
     #[must_use]
     pub fn whole(database: &'a Database) -> Self {
-        Self { database, version: 0, held: None, place: None }
+        Self { database, held: None, place: None }
     }
 
     /// Returns the database.
@@ -46,10 +44,10 @@ impl<'a> View<'a> {
         self.database
     }
 
-    /// Returns the version of the map.
+    /// Returns the version of the map; 0 if the view is of no map.
     #[must_use]
     pub fn map_version(&self) -> u64 {
-        self.version
+        self.place.as_ref().map_or(0, |(map, _)| map.version())
     }
 
     /// Returns the bits of the shard's buckets, as a parameter of statements. `None`: all rows are visible.

@@ -62,20 +62,7 @@ impl RejectionCode {
     /// Returns whether the same request may succeed later.
     #[must_use]
     pub const fn is_retryable(self) -> bool {
-        match self {
-            Self::ShardUnavailable | Self::Timeout => true,
-            Self::InvalidInput
-            | Self::NotFound
-            | Self::ForeignTenant
-            | Self::WrongKind
-            | Self::InvalidTransition
-            | Self::StaleVersion
-            | Self::IdempotencyMismatch
-            | Self::EventIdConflict
-            | Self::StaleLease
-            | Self::PayloadTooLarge
-            | Self::Internal => false,
-        }
+        matches!(self, Self::ShardUnavailable | Self::Timeout)
     }
 
     /// Returns whether the error is a fault of the server or of a database, and not of the request.
@@ -247,38 +234,19 @@ impl ServiceError {
     /// Returns the limit that the operation exceeded, if that is the cause.
     #[must_use]
     pub fn exceeded(&self) -> Option<Exceeded> {
-        match self {
-            Self::Storage(error) => error.exceeded(),
-            Self::IdGenerationError(_)
-            | Self::IdTaken(_)
-            | Self::Rejected(_)
-            | Self::NotOwner(_)
-            | Self::Abandoned
-            | Self::Unfinished(_) => None,
-        }
+        self.of_storage()?.exceeded()
     }
 
     /// Returns the database that did not finish a statement in time, if that is the cause.
     #[must_use]
     pub fn timed_out(&self) -> Option<DatabaseName> {
-        match self {
-            Self::Storage(error) => error.timed_out(),
-            Self::IdGenerationError(_)
-            | Self::IdTaken(_)
-            | Self::Rejected(_)
-            | Self::NotOwner(_)
-            | Self::Abandoned
-            | Self::Unfinished(_) => None,
-        }
+        self.of_storage()?.timed_out()
     }
 
     /// Returns the shard that refused a row of a bucket that is being moved or has moved, if that is the cause.
     #[must_use]
     pub fn bucket_moves(&self) -> Option<DatabaseName> {
-        match self {
-            Self::Storage(error) => error.bucket_moves(),
-            _ => None,
-        }
+        self.of_storage()?.bucket_moves()
     }
 
     /// Returns the database that can't be reached, or the shard that refused a row of a bucket that is being moved or has
@@ -286,17 +254,15 @@ impl ServiceError {
     #[must_use]
     pub fn unavailable(&self) -> Option<DatabaseName> {
         match self {
-            Self::Storage(error) => error.unavailable().or_else(|| error.bucket_moves()),
             // Without the cluster database a lease can't be renewed. At its ceiling, the next renewal raises it.
             Self::IdGenerationError(
                 NoIdReason::LeaseLost | NoIdReason::Generator(IdGenerationError::CeilingReached { .. }),
             ) => Some(DatabaseName::Cluster),
-            Self::IdGenerationError(_)
-            | Self::IdTaken(_)
-            | Self::Rejected(_)
-            | Self::NotOwner(_)
-            | Self::Abandoned
-            | Self::Unfinished(_) => None,
+            other => other.of_storage()?.unavailable().or_else(|| other.bucket_moves()),
         }
+    }
+
+    fn of_storage(&self) -> Option<&StorageError> {
+        if let Self::Storage(error) = self { Some(error) } else { None }
     }
 }

@@ -105,8 +105,6 @@ impl<T> Default for Settled<T> {
 /// Row that was marked as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedRow {
-    /// Claim of the row.
-    pub claim: ClaimRef,
     /// Delay in seconds before the row is claimable again; `None`: the row is DEAD.
     pub retry_in: Option<i32>,
 }

@@ -43,8 +43,6 @@ use noetl_runtime::crash_point;
 use noetl_runtime::stalls::Stalls;
 use noetl_runtime::supervisor::TaskError;
 use noetl_service::projections::Projections;
-use noetl_service::read_model::ReadModel;
-use noetl_storage::pools::Databases;
 use noetl_use_cases::projections::{AdvanceProjections, Advances};
 use plain_json::{self as json, Typed};
 
@@ -78,10 +76,6 @@ pub struct Projector {
     pub names: StreamNames,
     /// Service that advances executions.
     pub projections: Projections,
-    /// All databases.
-    pub databases: Databases,
-    /// Fill of the executions' list.
-    pub read_model: ReadModel,
     /// Record of the tasks that make no progress.
     pub stalls: Stalls,
 }
@@ -187,7 +181,7 @@ impl Projector {
     /// Has the list filled from the logs if messages were missed since the last request.
     async fn cover(&self, found: u64, missed: &mut u64) -> Result<(), TaskError> {
         if found > *missed {
-            self.read_model.request(&self.databases, self.shard).await?;
+            self.projections.request_fill(self.shard).await?;
             tracing::warn!(
                 shard = self.shard,
                 until = found,

@@ -23,7 +23,7 @@ pub struct DeploymentReplica {
 }
 
 impl From<Lease> for DeploymentReplica {
-    fn from(Lease { machine_id, expires_at, description }: Lease) -> Self {
+    fn from(Lease { machine_id, expires_at, description, map: _ }: Lease) -> Self {
         let (started_at, named) = (description.as_ref().map(|of| Time(of.started_at)), description);
         let (replica, version) = named.map(|of| (of.replica, of.version)).unzip();
         Self { machine_id, replica, version, started_at, lease_expires_at: Time(expires_at) }

@@ -81,7 +81,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use noetl_domain::shard::{History, bucket_of};
+    use noetl_domain::shard::{Moves, bucket_of};
 
     const EXECUTION: Id = Id::new(17);
 
@@ -97,7 +97,7 @@ mod tests {
     /// Returns the shards and sequences that a reader must pass before an event.
     fn waits(departures: &[Departure], shard: ShardIndex, sequence: u64) -> Vec<(ShardIndex, u64)> {
         let departures = BTreeMap::from([(bucket_of(EXECUTION), departures.to_vec())]);
-        let map = ShardMap::even(3).with_history(1, History { departures, ..History::default() });
+        let map = ShardMap::even(3).with_moves(1, Moves { departures, ..Moves::default() });
         match Precedence::of(&map, shard, at(1, sequence), EXECUTION) {
             Precedence::Waits(waits) => waits.iter().map(|wait| (wait.shard, wait.position.sequence)).collect(),
             Precedence::Stream => Vec::new(),

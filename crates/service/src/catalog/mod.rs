@@ -63,15 +63,9 @@ impl ReadCatalog for Catalog {
         fields(count = ids.len(), first = ids.first())
     )]
     async fn by_ids(&self, ids: &[i64]) -> Result<HashMap<i64, Arc<CatalogEntry>>, ServiceError> {
-        let (mut found, mut missing) = (HashMap::new(), Vec::new());
-        for id in ids {
-            match self.cached.get(id).await {
-                Some(entry) => drop(found.insert(*id, entry)),
-                None => missing.push(*id),
-            }
-        }
+        let (mut found, missing) = self.find_cached(ids).await;
         if !missing.is_empty() {
-            for entry in catalog::by_ids(&self.cluster, &missing).await? {
+            for entry in catalog::by_ids(&self.cluster, &missing, true).await? {
                 let entry = Arc::new(entry);
                 self.cached.insert(entry.catalog_id, Arc::clone(&entry)).await;
                 found.insert(entry.catalog_id, entry);
@@ -81,15 +75,9 @@ impl ReadCatalog for Catalog {
     }
 
     async fn outlines(&self, ids: &[i64]) -> Result<HashMap<i64, Arc<CatalogEntry>>, ServiceError> {
-        let (mut found, mut missing) = (HashMap::new(), Vec::new());
-        for id in ids {
-            match self.cached.get(id).await {
-                Some(entry) => drop(found.insert(*id, entry)),
-                None => missing.push(*id),
-            }
-        }
+        let (mut found, missing) = self.find_cached(ids).await;
         if !missing.is_empty() {
-            let outlines = catalog::outlines(&self.cluster, &missing).await?;
+            let outlines = catalog::by_ids(&self.cluster, &missing, false).await?;
             found.extend(outlines.into_iter().map(|entry| (entry.catalog_id, Arc::new(entry))));
         }
         Ok(found)
@@ -183,6 +171,18 @@ impl Catalog {
         Self { cluster, ids, cached, newest }
     }
 
+    /// Returns the cached entries, and the ids of the others.
+    async fn find_cached(&self, ids: &[i64]) -> (HashMap<i64, Arc<CatalogEntry>>, Vec<i64>) {
+        let (mut found, mut missing) = (HashMap::new(), Vec::new());
+        for id in ids {
+            match self.cached.get(id).await {
+                Some(entry) => drop(found.insert(*id, entry)),
+                None => missing.push(*id),
+            }
+        }
+        (found, missing)
+    }
+
     /// Returns the newest entry of each path that is not retired, without paths that have none.
     #[tracing::instrument(level = "debug", name = "catalog.newest", skip_all, fields(count = paths.len()))]
     pub async fn newest(&self, paths: &[String]) -> Result<HashMap<String, Arc<CatalogEntry>>, ServiceError> {
@@ -251,8 +251,6 @@ impl Catalog {
         if let Some(entry) = self.newest_of(path).await? {
             return Ok(Some(entry));
         }
-        let newest = catalog::newest_ids(&self.cluster, &[path.to_owned()], true).await?;
-        let Some((_, id)) = newest.into_iter().next() else { return Ok(None) };
-        self.get(Id::new(id)).await
+        Ok(self.newest_retired(&[path.to_owned()]).await?.remove(path))
     }
 }

@@ -58,7 +58,8 @@ impl Flight for AuditFlight {
         duplicates: Vec<AuditedDuplicate>,
         _: bool,
     ) -> Result<Vec<()>, ServiceError> {
-        let audit = timeout(AUDIT_TIMEOUT, self.write(*subscription, &duplicates)).await;
+        let write = repeated(&self.databases, || self.write(*subscription, &duplicates));
+        let audit = timeout(AUDIT_TIMEOUT, write).await;
         let failure = match audit {
             Ok(written) => written.err().map(|error| WithCauses(&error).to_string()),
             Err(_) => Some(format!("it took longer than {AUDIT_TIMEOUT:?}")),
@@ -82,10 +83,6 @@ pub(super) fn lost(count: usize) {
 
 impl AuditFlight {
     async fn write(&self, subscription: Id, duplicates: &[AuditedDuplicate]) -> Result<(), ServiceError> {
-        repeated(&self.databases, || self.write_once(subscription, duplicates)).await
-    }
-
-    async fn write_once(&self, subscription: Id, duplicates: &[AuditedDuplicate]) -> Result<(), ServiceError> {
         let mut log = LockedLog::lock(self.databases.shard_of(subscription), subscription).await?;
         // The scope of each caller was checked when its request named the subscription.
         let Some(row) = log.subscription(&Scope::Unrestricted).await? else {

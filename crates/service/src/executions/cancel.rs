@@ -1,7 +1,8 @@
-//! Cancelling an execution.
+//! Cancelling one execution, and each of several.
 
 use std::collections::BTreeSet;
 
+use futures::{StreamExt, stream};
 use serde_json::json;
 
 use super::Executions;
@@ -14,18 +15,33 @@ use noetl_domain::tenant::{Caller, Scope};
 use noetl_runtime::clock;
 use noetl_storage::executions::{self, ExecutionRow};
 use noetl_storage::log::LockedLog;
-use noetl_use_cases::bounds::check_reason;
 use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
-use noetl_use_cases::executions::ReadExecutions;
+use noetl_use_cases::executions::{CancelledOne, Cancelling, ReadExecutions};
 use noetl_use_cases::projections::{AdvanceProjections, ReadProjections};
 
+/// Number of executions that are cancelled at the same time.
+const CONCURRENCY: usize = 8;
+
 impl Executions {
+    /// Cancels executions concurrently. The results have the order of the ids. A failure to cancel one does not hide the
+    /// results of the others.
+    pub(super) async fn cancel_each(&self, ids: Vec<Id>, cancelling: &Cancelling<'_>) -> Vec<CancelledOne> {
+        let results = stream::iter(ids).map(async |id| {
+            let outcome = if cancelling.dry_run {
+                self.may_cancel(id, &cancelling.caller.scope).await
+            } else {
+                self.cancel(id, cancelling.reason, cancelling.caller).await
+            };
+            CancelledOne { id, outcome }
+        });
+        results.buffered(CONCURRENCY).collect().await
+    }
+
     /// Cancels an execution that has not ended. If it has only a log, it gets its row in the list first. Returns false
     /// if it was cancelled before; then nothing is written.
     #[tracing::instrument(level = "debug", name = "executions.cancel", skip_all, fields(id = %id))]
-    pub async fn cancel(&self, id: Id, reason: Option<String>, caller: &Caller) -> Result<bool, ServiceError> {
-        check_reason(reason.as_deref())?;
-        repeated(&self.databases, || self.cancel_once(id, reason.as_deref(), caller)).await
+    async fn cancel(&self, id: Id, reason: Option<&str>, caller: &Caller) -> Result<bool, ServiceError> {
+        repeated(&self.databases, || self.cancel_once(id, reason, caller)).await
     }
 
     async fn cancel_once(&self, id: Id, reason: Option<&str>, caller: &Caller) -> Result<bool, ServiceError> {
@@ -50,7 +66,7 @@ impl Executions {
     }
 
     /// Returns whether a cancellation would change an execution. Refuses one that has ended otherwise.
-    pub(super) async fn may_cancel(&self, id: Id, scope: &Scope) -> Result<bool, ServiceError> {
+    async fn may_cancel(&self, id: Id, scope: &Scope) -> Result<bool, ServiceError> {
         let ids = [id];
         let ((mut rows, failed), (mut ends, unread)) =
             tokio::join!(self.by_ids(&ids, scope), self.projections.ends(&ids, scope));

@@ -93,16 +93,23 @@ impl Flight for SettleFlight {
     type Output = ();
     type Error = ServiceError;
 
-    /// Settles the claims of these executions. If that fails, the next duplicate or the sweeper settles them.
     async fn carry_out(&self, (): &(), executions: Vec<i64>, _: bool) -> Result<Vec<()>, ServiceError> {
-        if let Err(error) = dedup::settle(&self.cluster, &executions).await {
-            tracing::warn!(error = %WithCauses(&error), claims = executions.len(), "could not settle dedup claims; the sweeper will");
-        }
+        settle(&self.cluster, &executions).await;
         noetl_runtime::crash_point::reach("execute.settled");
         Ok(vec![(); executions.len()])
     }
 
     fn may_be_caused_by_one_call(_: &ServiceError) -> bool {
         false
+    }
+}
+
+/// Settles the claims of these executions. If that fails, the next duplicate or the sweeper settles them.
+pub(super) async fn settle(cluster: &Database, executions: &[i64]) {
+    if executions.is_empty() {
+        return;
+    }
+    if let Err(error) = dedup::settle(cluster, executions).await {
+        tracing::warn!(error = %WithCauses(&error), claims = executions.len(), "could not settle dedup claims; the sweeper will");
     }
 }

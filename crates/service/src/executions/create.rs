@@ -6,8 +6,9 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use super::Executions;
+use super::claims::settle;
 use crate::bisection::{Bisection, Cause, not_tried};
-use crate::moves::Repetition;
+use crate::moves::repeated_for_each;
 use crate::shards::by_shard;
 use chrono::{DateTime, Utc};
 use noetl_domain::actor::Actor;
@@ -97,49 +98,31 @@ impl Executions {
     /// Creates executions on their shards, in parallel. Executions that exist are skipped. Those of buckets that are being
     /// moved are created when the move allows it.
     pub(super) async fn create(&self, creations: Vec<Arc<Creation>>, actor: Option<&Actor>) -> Creations {
-        let mut repetition = Repetition::new(&self.databases);
-        let mut created = self.create_once(creations.clone(), actor).await;
-        while let Some(error) = created.failed.values().find(|error| error.bucket_moves().is_some()).cloned() {
-            if !repetition.again(&error).await {
-                break;
+        let mut created = Creations::default();
+        let create = |creations| self.create_once(creations, actor);
+        for (creation, outcome) in repeated_for_each(&self.databases, creations, create).await {
+            match outcome {
+                Ok(started) => created.started.extend(started.map(|at| (creation.execution_id, at))),
+                Err(error) => drop(created.failed.insert(creation.execution_id, error)),
             }
-            let is_refused = |one: &&Arc<Creation>| {
-                created.failed.get(&one.execution_id).is_some_and(|error| error.bucket_moves().is_some())
-            };
-            let refused: Vec<_> = creations.iter().filter(is_refused).cloned().collect();
-            for one in &refused {
-                created.failed.remove(&one.execution_id);
-            }
-            let Creations { started, failed } = self.create_once(refused, actor).await;
-            created.started.extend(started);
-            created.failed.extend(failed);
         }
         created
     }
 
-    async fn create_once(&self, creations: Vec<Arc<Creation>>, actor: Option<&Actor>) -> Creations {
+    /// Creates executions on their shards. Returns the outcome of each, as [`CreateFlight`] does.
+    async fn create_once(
+        &self,
+        creations: Vec<Arc<Creation>>,
+        actor: Option<&Actor>,
+    ) -> Vec<(Arc<Creation>, <CreateFlight as Flight>::Output)> {
         let groups = by_shard(&self.databases, creations, |creation| creation.execution_id);
         let created = groups.into_iter().map(async |(shard, group)| {
-            let ids: Vec<Id> = group.iter().map(|one| one.execution_id).collect();
             let bytes = group.iter().map(|one| one.weight()).sum();
-            let outcomes = self.creations[usize::from(shard)].run(actor.cloned(), (), group, bytes).await;
-            (ids, outcomes)
+            let outcomes = self.creations[usize::from(shard)].run(actor.cloned(), (), group.clone(), bytes).await;
+            let outcomes = outcomes.unwrap_or_else(|error| vec![Err(error); group.len()]);
+            group.into_iter().zip(outcomes)
         });
-        let mut creations = Creations::default();
-        for (ids, outcomes) in join_all(created).await {
-            match outcomes {
-                Ok(outcomes) => {
-                    for (id, outcome) in ids.into_iter().zip(outcomes) {
-                        match outcome {
-                            Ok(started) => creations.started.extend(started.map(|at| (id, at))),
-                            Err(error) => drop(creations.failed.insert(id, error)),
-                        }
-                    }
-                }
-                Err(error) => creations.failed.extend(ids.into_iter().map(|id| (id, error.clone()))),
-            }
-        }
-        creations
+        join_all(created).await.into_iter().flatten().collect()
     }
 
     /// Creates the executions of reserved claims and settles the claims, page by page, so that the requests in memory
@@ -174,7 +157,7 @@ impl Executions {
         failed.extend(self.create(creations, None).await.failed);
         self.free_taken(&failed).await;
         let created = ids.into_iter().filter(|id| !failed.contains_key(id));
-        self.settle_ids(&created.map(Id::get).collect::<Vec<i64>>()).await;
+        settle(self.databases.cluster(), &created.map(Id::get).collect::<Vec<i64>>()).await;
         failed
     }
 }

@@ -167,15 +167,6 @@ impl Executions {
         }
     }
 
-    pub(super) async fn settle_ids(&self, created: &[i64]) {
-        if created.is_empty() {
-            return;
-        }
-        if let Err(error) = dedup::settle(self.databases.cluster(), created).await {
-            tracing::warn!(error = %WithCauses(&error), claims = created.len(), "could not settle dedup claims; the sweeper will");
-        }
-    }
-
     /// Frees the keys of executions whose ids are taken, so that a repetition of the request starts another one.
     pub(super) async fn free_taken(&self, failed: &Failures) {
         let taken = failed.iter().filter(|(_, error)| matches!(error, ServiceError::IdTaken(_)));

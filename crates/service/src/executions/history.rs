@@ -8,7 +8,6 @@ use super::Executions;
 use crate::fan_out;
 use noetl_domain::tenant::Scope;
 use noetl_storage::execution_history::{self, SpanCounts};
-use noetl_storage::execution_history_labels;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::executions::{ExecutionHistory, HistoryRequest, HistorySpan, ReadHistory};
 
@@ -17,13 +16,7 @@ impl ReadHistory for Executions {
     #[tracing::instrument(level = "debug", name = "executions.history", skip_all)]
     async fn history(&self, request: &HistoryRequest, scope: &Scope) -> Result<ExecutionHistory, ServiceError> {
         let HistoryRequest { interval, spans, filter } = request;
-        let query = |shard| async move {
-            if filter.labels.is_empty() {
-                execution_history::read(shard, scope, filter, *interval, spans).await
-            } else {
-                execution_history_labels::read(shard, scope, filter, *interval, spans).await
-            }
-        };
+        let query = |shard| execution_history::read(shard, scope, filter, *interval, spans);
         let (counts, unavailable) = fan_out::answers(&self.databases, query).await?;
         let empty = spans.starts.iter().map(|start| (*start, HistorySpan::empty(*start, *interval)));
         let mut by_start: BTreeMap<_, HistorySpan> = empty.collect();

@@ -9,7 +9,6 @@
 
 mod audits;
 mod cancel;
-mod cancel_each;
 mod cancel_tree;
 mod cancel_walk;
 mod claims;

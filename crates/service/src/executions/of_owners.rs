@@ -9,7 +9,7 @@ use crate::fan_out;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::tenant::Scope;
-use noetl_storage::execution_lists::{self, OwnerCount, OwnerKind};
+use noetl_storage::execution_lists::{self, ExecutionFilter, OwnerCount, OwnerKind};
 use noetl_storage::executions::ExecutionRow;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::executions::{PagesByOwner, ReadExecutionsOfOwners};
@@ -27,7 +27,8 @@ impl ReadExecutionsOfOwners for Executions {
         request: &PageRequest<ListPosition>,
         scope: &Scope,
     ) -> Result<PagesByOwner, ServiceError> {
-        let query = |shard, range| execution_lists::of_owners(shard, scope, kind, owners, range);
+        let all = ExecutionFilter::default();
+        let query = |shard, range| execution_lists::of_owners(shard, scope, kind, owners, &all, range);
         let owner = |row: &ExecutionRow| kind.owner_of(row);
         fan_out::newest_first_grouped(&self.databases, request, ExecutionRow::position, owner, query).await
     }
@@ -43,7 +44,8 @@ impl ReadExecutionsOfOwners for Executions {
         limit: i64,
         scope: &Scope,
     ) -> Result<HashMap<i64, Total>, ServiceError> {
-        let query = |shard| execution_lists::count_of_owners(shard, scope, kind, owners, limit + 1);
+        let all = ExecutionFilter::default();
+        let query = |shard| execution_lists::count_of_owners(shard, scope, kind, owners, &all, limit + 1);
         let (counts, _) = fan_out::answers(&self.databases, query).await?;
         Ok(totals(counts.into_iter().flatten(), limit))
     }

@@ -16,10 +16,10 @@ use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::tenant::Scope;
 use noetl_storage::events::{self, FirstEvent, LargeColumns};
-use noetl_storage::execution_lists::{self, ExecutionFilter};
+use noetl_storage::execution_lists::{self, ExecutionFilter, OwnerKind};
 use noetl_storage::executions::{self, ExecutionRow};
 use noetl_use_cases::error::{ReadFailures, Rejection, ServiceError};
-use noetl_use_cases::executions::{ExecutionStats, PagesByOwner, ReadExecutions};
+use noetl_use_cases::executions::{ExecutionStats, PagesByOwner, ReadExecutions, ReadLogs};
 use noetl_use_cases::listing::Listing;
 use plain_json::Text;
 
@@ -102,7 +102,8 @@ impl ReadExecutions for Executions {
         scope: &Scope,
     ) -> Result<HashMap<Id, Total>, ServiceError> {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
-        let query = |shard| execution_lists::count_children(shard, scope, &parents, filter, limit + 1);
+        let kind = OwnerKind::Parent;
+        let query = |shard| execution_lists::count_of_owners(shard, scope, kind, &parents, filter, limit + 1);
         let (counts, _) = fan_out::answers(&self.databases, query).await?;
         let totals = totals(counts.into_iter().flatten(), limit);
         Ok(totals.into_iter().map(|(parent, total)| (Id::new(parent), total)).collect())
@@ -120,8 +121,9 @@ impl ReadExecutions for Executions {
         scope: &Scope,
     ) -> Result<PagesByOwner, ServiceError> {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
-        let query = |shard, range| execution_lists::children(shard, scope, &parents, filter, range);
-        let parent = |row: &ExecutionRow| row.parent_execution_id.unwrap_or_default();
+        let kind = OwnerKind::Parent;
+        let query = |shard, range| execution_lists::of_owners(shard, scope, kind, &parents, filter, range);
+        let parent = |row: &ExecutionRow| kind.owner_of(row);
         fan_out::newest_first_grouped(&self.databases, request, ExecutionRow::position, parent, query).await
     }
 
@@ -141,17 +143,11 @@ impl ReadExecutions for Executions {
 
     async fn results(&self, events: &[(Id, Id)], scope: &Scope) -> (HashMap<(Id, Id), Text>, ReadFailures) {
         let columns = LargeColumns::wanted(|column| column == "result");
-        let query = |shard, ids: Vec<i64>| {
-            let wanted = events.iter().filter(|(id, _)| ids.contains(&id.get()));
-            let keys: Vec<EventKey> = wanted
-                .map(|(execution, event)| EventKey { execution_id: execution.get(), event_id: event.get() })
-                .collect();
-            let columns = &columns;
-            async move { events::by_keys(shard, scope, &keys, columns).await }
-        };
-        let (found, failed) = rows_by_ids(&self.databases, events.iter().map(|(id, _)| *id), query).await;
+        let key = |(execution, event): &(Id, Id)| EventKey { execution_id: execution.get(), event_id: event.get() };
+        let keys: Vec<EventKey> = events.iter().map(key).collect();
+        let (found, failed) = self.events_by_keys(&keys, &columns, scope).await;
         let result = |event: Event<Text>| Some(((event.execution_id, event.event_id), event.result?));
-        (found.into_iter().filter_map(result).collect(), failed)
+        (found.into_values().filter_map(result).collect(), failed)
     }
 }
 

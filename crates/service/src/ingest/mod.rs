@@ -13,7 +13,7 @@ use futures::future::join_all;
 use tokio::time::{Instant, timeout};
 
 use super::ids::Ids;
-use super::moves::Repetition;
+use super::moves::repeated_for_each;
 use super::outbox::forward::{current_ids, followed_ids};
 use super::shards::by_shard;
 use columns::Columns;
@@ -75,23 +75,8 @@ impl ProjectEvents for Ingest {
         let columns_of = |execution| columns.get(&self.databases.index_of(execution)).map(Arc::as_ref);
         let (entries, rejected) = read(drafts, strict, caller.actor.as_ref(), columns_of);
         let mut outcome = IngestOutcome { rejected, ..IngestOutcome::default() };
-        let mut repetition = Repetition::new(&self.databases);
-        let mut landed = self.insert_all(entries, claim, caller).await;
-        loop {
-            let error_of = |outcome: &Result<Landed, ServiceError>| {
-                outcome.as_ref().err().filter(|error| error.bucket_moves().is_some()).cloned()
-            };
-            match landed.iter().find_map(|(_, outcome)| error_of(outcome)) {
-                Some(error) if repetition.again(&error).await => {}
-                _ => break,
-            }
-            let (refused, done): (Vec<_>, Vec<_>) =
-                landed.into_iter().partition(|(_, outcome)| error_of(outcome).is_some());
-            landed = done;
-            let refused = refused.into_iter().map(|(entry, _)| entry).collect();
-            landed.extend(self.insert_all(refused, claim, caller).await);
-        }
-        for (entry, landed) in landed {
+        let insert = |entries| self.insert_all(entries, claim, caller);
+        for (entry, landed) in repeated_for_each(&self.databases, entries, insert).await {
             let event_type = &entry.event.event_type;
             if landed.is_ok() && !is_known_type(event_type) {
                 outcome.unknown_types.insert(event_type.clone());

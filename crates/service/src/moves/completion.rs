@@ -1,10 +1,9 @@
 //! Completion of moves whose command has ended, and the deletion of the rows that a bucket left behind. A housekeeping
 //! task of every replica runs it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeSet;
 
-use super::mover::IDS;
+use super::mover::by_source;
 use super::switch::finish;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::{ShardIndex, bucket_of};
@@ -21,24 +20,9 @@ const _: () = assert!(ABANDONED_SECONDS > fence::FENCE.as_secs_f64(), "the fence
 /// Seconds after a move for which its source keeps the rows, so that the bucket can be moved back quickly.
 const KEPT_SECONDS: f64 = 24.0 * 3600.0;
 
-/// Work that was done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Completed {
-    /// Number of moves that were settled.
-    pub settled: usize,
-    /// Number of moves whose source has no rows of the bucket any more.
-    pub cleaned: usize,
-}
-
-impl fmt::Display for Completed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "settled {} moves of buckets, cleaned {}", self.settled, self.cleaned)
-    }
-}
-
 /// Lifts the fences of abandoned moves, settles those that were switched, and deletes the rows of buckets that left a
-/// shard long ago.
-pub async fn complete(databases: &Databases) -> Result<Completed, ServiceError> {
+/// shard long ago. Returns what was done.
+pub async fn complete(databases: &Databases) -> Result<String, ServiceError> {
     // A process with the list of before the last added shard leaves the rest to the others.
     let is_known = |one: &Move| usize::from(one.source.max(one.target)) < databases.shards().len();
     let mut abandoned = journal::abandoned(databases.cluster(), ABANDONED_SECONDS).await?;
@@ -62,7 +46,7 @@ pub async fn complete(databases: &Databases) -> Result<Completed, ServiceError> 
     for (source, moves) in by_source(cleanable) {
         cleaned += clean(databases, source, &moves).await?;
     }
-    Ok(Completed { settled: switched.len(), cleaned })
+    Ok(format!("settled {} moves of buckets, cleaned {cleaned}", switched.len()))
 }
 
 /// Deletes the source's rows of moved buckets in one pass over its ids. Returns the number of moves; 0 if another process
@@ -73,24 +57,7 @@ async fn clean(databases: &Databases, source: ShardIndex, moves: &[Move]) -> Res
     let cleanable = journal::cleanable(databases.cluster(), KEPT_SECONDS).await?;
     let moves: Vec<Move> = moves.iter().filter(|one| cleanable.contains(one)).copied().collect();
     let buckets: BTreeSet<u16> = moves.iter().map(|one| one.bucket).collect();
-    let mut from = i64::MIN;
-    loop {
-        let ids = residue::executions_from(&mut session, from, IDS).await?;
-        let Some(next) = ids.last().and_then(|last| last.checked_add(1)) else { break };
-        from = next;
-        let ours: Vec<i64> = ids.into_iter().filter(|id| buckets.contains(&bucket_of(Id::new(*id)))).collect();
-        if !ours.is_empty() {
-            residue::delete(&mut session, &ours).await?;
-        }
-    }
+    residue::delete_selected(&mut session, |id| buckets.contains(&bucket_of(Id::new(id)))).await?;
     journal::clean(databases.cluster(), &moves).await?;
     Ok(moves.len())
-}
-
-fn by_source(moves: Vec<Move>) -> BTreeMap<ShardIndex, Vec<Move>> {
-    let mut sources: BTreeMap<ShardIndex, Vec<Move>> = BTreeMap::new();
-    for one in moves {
-        sources.entry(one.source).or_default().push(one);
-    }
-    sources
 }

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::error::MoveError;
-use super::mover::{IDS, Mover};
+use super::mover::Mover;
 use super::progress::Progress;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::{ShardIndex, bucket_of};
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_runtime::crash_point;
+use noetl_storage::error::StorageError;
 use noetl_storage::event_arrivals;
 use noetl_storage::moves::journal::Move;
-use noetl_storage::moves::transfer::{Copied, Part, Transfer};
+use noetl_storage::moves::transfer::Transfer;
 
 /// Number of executions whose events one transaction copies.
 const EXECUTIONS: usize = 200;
@@ -27,8 +28,8 @@ const RECONNECT_AGAIN: Duration = Duration::from_millis(500);
 
 /// The copy of the buckets that move from a source to a target.
 pub(super) struct BucketCopy<'a> {
-    mover: &'a Mover,
-    source: ShardIndex,
+    pub(super) mover: &'a Mover,
+    pub(super) source: ShardIndex,
     pub(super) transfer: Transfer<'a>,
     /// Moves that are not switched, by bucket.
     pub(super) moves: BTreeMap<u16, Move>,
@@ -52,9 +53,9 @@ impl<'a> BucketCopy<'a> {
     ) -> Result<Self, MoveError> {
         let server = event_arrivals::moment(mover.database(source)).await?.server;
         let seen = transfer.snapshot().await?;
-        let map = mover.databases().map();
+        let map = mover.databases.map();
         let left_target =
-            |one: &Move| map.departures_of_bucket(one.bucket).iter().any(|left| left.from == mover.target());
+            |one: &Move| map.departures_of_bucket(one.bucket).iter().any(|left| left.from == mover.target);
         let has_leftovers = is_repetition || open.iter().any(left_target);
         let by_bucket = open.into_iter().map(|one| (one.bucket, one)).collect();
         Ok(Self { mover, source, transfer, moves: by_bucket, executions: BTreeMap::new(), seen, server, has_leftovers })
@@ -64,7 +65,7 @@ impl<'a> BucketCopy<'a> {
     pub(super) async fn all(&mut self, report: &(dyn Fn(Progress) + Sync)) -> Result<(), MoveError> {
         let (mut from, mut executions, mut events) = (i64::MIN, 0, 0);
         loop {
-            let ids = self.transfer.executions_from(from, IDS).await?;
+            let ids = self.transfer.executions_from(from).await?;
             let Some(next) = ids.last().and_then(|last| last.checked_add(1)) else { break };
             from = next;
             let ids = self.note(ids);
@@ -146,20 +147,14 @@ impl<'a> BucketCopy<'a> {
 
     /// Copies a page of executions: all their events, or those that a snapshot does not see.
     async fn page(&mut self, ids: &[i64], since: Option<&TxSnapshot>) -> Result<u64, MoveError> {
-        let part = since.map_or(Part::Whole, Part::Since);
-        let copied = match self.transfer.copy_events(ids, part).await? {
-            Copied::Equal(events) => events,
-            Copied::Different => {
-                // The source has deleted logs since the target had them.
-                self.transfer.delete_events(ids).await?;
-                match self.transfer.copy_events(ids, Part::Whole).await? {
-                    Copied::Equal(events) => events,
-                    Copied::Different => {
-                        return Err(MoveError::Different(self.mover.database(self.mover.target()).name()));
-                    }
-                }
-            }
-        };
+        let mut copied = self.transfer.copy_events(ids, since).await?;
+        if copied.is_none() {
+            // The source has deleted logs since the target had them.
+            self.transfer.delete_events(ids).await?;
+            copied = self.transfer.copy_events(ids, None).await?;
+        }
+        let target = self.mover.database(self.mover.target);
+        let copied = copied.ok_or_else(|| MoveError::Different(target.name()))?;
         if self.has_leftovers {
             self.transfer.delete_snapshots(ids).await?;
         }
@@ -168,19 +163,10 @@ impl<'a> BucketCopy<'a> {
     }
 
     /// Deletes the target's rows of executions in the buckets that the source does not have.
-    async fn delete_others(&mut self) -> Result<(), MoveError> {
-        let mut from = i64::MIN;
-        loop {
-            let ids = self.transfer.target_executions_from(from, IDS).await?;
-            let Some(next) = ids.last().and_then(|last| last.checked_add(1)) else { return Ok(()) };
-            from = next;
-            let known = |id: &i64| self.executions.get(&bucket(*id)).is_some_and(|known| known.contains(id));
-            let others = ids.into_iter().filter(|id| self.moves.contains_key(&bucket(*id)) && !known(id));
-            let others: BTreeSet<i64> = others.collect();
-            if !others.is_empty() {
-                self.transfer.delete_from_target(&others).await?;
-            }
-        }
+    async fn delete_others(&mut self) -> Result<(), StorageError> {
+        let (moves, executions) = (&self.moves, &self.executions);
+        let is_known = |id: i64| executions.get(&bucket(id)).is_some_and(|known| known.contains(&id));
+        self.transfer.delete_from_target(|id| moves.contains_key(&bucket(id)) && !is_known(id)).await
     }
 }
 

@@ -2,7 +2,6 @@
 //! `shards move` runs; the completion of moves whose command has ended; and the repetition of statements that a fence
 //! refused.
 
-mod abort;
 mod completion;
 mod copy;
 mod error;
@@ -12,8 +11,8 @@ mod repetition;
 mod run;
 mod switch;
 
-pub use completion::{Completed, complete};
+pub use completion::complete;
 pub use error::MoveError;
 pub use mover::Mover;
 pub use progress::{Progress, Report};
-pub(crate) use repetition::{Repetition, repeated};
+pub(crate) use repetition::{Repetition, repeated, repeated_for_each};

@@ -11,7 +11,6 @@ use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::machines;
 use noetl_storage::moves::journal::{self, Move};
-use noetl_storage::moves::residue;
 use noetl_storage::moves::transfer::Transfer;
 use noetl_storage::pools::{Database, Databases};
 
@@ -80,12 +79,11 @@ impl Mover {
     pub(super) async fn until_known(&self, version: u64) -> Result<(), MoveError> {
         let give_up = Instant::now() + MAPS_WITHIN;
         loop {
-            let users = machines::map_users(self.cluster()).await?.into_iter();
-            let mut outdated =
-                users.filter(|user| user.map.is_none_or(|map| map.version < version)).map(|user| user.name);
-            let Some(name) = outdated.next() else { return Ok(()) };
+            let mut leases = machines::leases(self.cluster()).await?.into_iter();
+            let outdated = leases.find(|lease| lease.map.is_none_or(|map| map.version < version));
+            let Some(outdated) = outdated else { return Ok(()) };
             if Instant::now() > give_up {
-                return Err(MoveError::SlowReplica(name));
+                return Err(MoveError::SlowReplica(outdated.name()));
             }
             sleep(ASK_AGAIN).await;
         }
@@ -95,18 +93,16 @@ impl Mover {
         self.databases.cluster()
     }
 
-    pub(super) fn databases(&self) -> &Databases {
-        &self.databases
-    }
-
-    pub(super) fn target(&self) -> ShardIndex {
-        self.target
-    }
-
     pub(super) fn database(&self, shard: ShardIndex) -> &Database {
         &self.databases.shards()[usize::from(shard)]
     }
 }
 
-/// Maximum number of executions whose ids one statement reads.
-pub(super) const IDS: i64 = residue::PAGE;
+/// Groups moves by the shards that the buckets leave.
+pub(super) fn by_source(moves: Vec<Move>) -> BTreeMap<ShardIndex, Vec<Move>> {
+    let mut sources: BTreeMap<ShardIndex, Vec<Move>> = BTreeMap::new();
+    for one in moves {
+        sources.entry(one.source).or_default().push(one);
+    }
+    sources
+}

@@ -29,10 +29,9 @@ impl<'d> Repetition<'d> {
         Self { databases, version: databases.map().version(), begun: Instant::now(), pause: FIRST_PAUSE }
     }
 
-    /// Waits until the statement can be repeated. Returns false at once if the error has another cause, and if the time
-    /// is over.
-    pub(crate) async fn again(&mut self, error: &ServiceError) -> bool {
-        if error.bucket_moves().is_none() || self.begun.elapsed() >= PATIENCE {
+    /// Waits until a statement that a fence refused can be repeated. Returns false at once if the time is over.
+    pub(crate) async fn again(&mut self) -> bool {
+        if self.begun.elapsed() >= PATIENCE {
             return false;
         }
         self.databases.request_new_map();
@@ -52,8 +51,34 @@ pub(crate) async fn repeated<T, Statement: Future<Output = Result<T, ServiceErro
     let mut repetition = Repetition::new(databases);
     loop {
         match statement().await {
-            Err(error) if repetition.again(&error).await => {}
+            Err(error) if error.bucket_moves().is_some() && repetition.again().await => {}
             outcome => return outcome,
         }
+    }
+}
+
+/// Runs a statement for some items, and repeats it for those that a fence refuses. Returns the outcomes of all. The
+/// statement must take the shards of its items from the current map.
+pub(crate) async fn repeated_for_each<Item, Done, Statement>(
+    databases: &Databases,
+    items: Vec<Item>,
+    statement: impl Fn(Vec<Item>) -> Statement,
+) -> Vec<(Item, Result<Done, ServiceError>)>
+where
+    Statement: Future<Output = Vec<(Item, Result<Done, ServiceError>)>>,
+{
+    let mut repetition = Repetition::new(databases);
+    let mut outcomes = statement(items).await;
+    loop {
+        let is_refused = |(_, outcome): &(Item, Result<Done, ServiceError>)| {
+            outcome.as_ref().is_err_and(|error| error.bucket_moves().is_some())
+        };
+        let any_refused = outcomes.iter().any(is_refused);
+        if !any_refused || !repetition.again().await {
+            return outcomes;
+        }
+        let (refused, done): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(is_refused);
+        outcomes = done;
+        outcomes.extend(statement(refused.into_iter().map(|(item, _)| item).collect()).await);
     }
 }

@@ -1,19 +1,18 @@
 //! The whole move of the buckets of a command, and its abortion.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use super::abort::abort;
 use super::copy::BucketCopy;
 use super::error::MoveError;
-use super::mover::Mover;
+use super::mover::{Mover, by_source};
 use super::progress::{Progress, Report};
 use super::switch::{finish, switch_all};
-use noetl_domain::shard::ShardIndex;
+use noetl_domain::ids::Id;
+use noetl_domain::shard::{ShardIndex, bucket_of};
 use noetl_runtime::crash_point;
-use noetl_storage::machines::{self, MapUser};
+use noetl_storage::machines;
 use noetl_storage::moves::fence;
 use noetl_storage::moves::journal::{self, Move, MoveState};
-use noetl_storage::moves::transfer::Transfer;
 use noetl_storage::partitions;
 
 impl Mover {
@@ -22,56 +21,82 @@ impl Mover {
         self.check_replicas().await?;
         self.finish_switched().await?;
         for source in self.sources().await? {
-            let report = |progress| report(source, self.target, progress);
-            let mut transfer = self.transfer(source, &report).await?;
-            if let (true, false) = transfer.feeds().await? {
-                return Err(MoveError::NoFeed(self.database(self.target).name(), self.database(source).name()));
-            }
-            // Another command may have moved buckets before it released the locks.
-            self.databases.refresh_map().await?;
-            let is_repetition = self.open_moves().await?.iter().any(|one| one.source == source);
-            let version = journal::begin(self.cluster(), &self.buckets_of(source), self.target).await?;
-            crash_point::reach("shards_move.begun");
-            self.until_known(version).await?;
-            report(Progress::Announced);
-            crash_point::reach("shards_move.announced");
-            self.move_from(source, transfer, is_repetition, &report).await?;
+            self.move_from(source, &|progress| report(source, self.target, progress)).await?;
         }
         Ok(())
     }
 
-    /// Returns the moves of the buckets that were not switched to the state before them.
+    /// Returns the moves of the buckets that were not switched to the state before them: the copied rows are deleted.
+    /// Returns the number of aborted moves; those that another command fenced meanwhile are not among them.
     pub async fn abort(&self) -> Result<usize, MoveError> {
         self.finish_switched().await?;
         let mut aborted = 0;
         for (source, moves) in by_source(self.open_moves().await?) {
-            let transfer = self.transfer(source, &|_| ()).await?;
-            aborted += abort(self, transfer, &moves).await?;
+            aborted += self.abort_from(source, &moves).await?;
         }
         Ok(aborted)
     }
 
-    async fn move_from(
-        &self,
-        source: ShardIndex,
-        transfer: Transfer<'_>,
-        is_repetition: bool,
-        report: &(dyn Fn(Progress) + Sync),
-    ) -> Result<(), MoveError> {
-        fence::create_triggers(self.database(source), &fence::OF_SOURCE).await?;
-        fence::create_triggers(self.database(self.target), &fence::OF_TARGET).await?;
-        self.create_partitions(source).await?;
-        crash_point::reach("shards_move.prepared");
-        let mut moves: Vec<Move> = self.open_moves().await?.into_iter().filter(|one| one.source == source).collect();
-        // The fences of an earlier command.
-        fence::lift(self.database(source), &journal::unfence(self.cluster(), &moves).await?).await?;
-        for one in &mut moves {
-            one.state = MoveState::Copying;
+    /// Moves the buckets of a source.
+    async fn move_from(&self, source: ShardIndex, report: &(dyn Fn(Progress) + Sync)) -> Result<(), MoveError> {
+        let (from, to) = (self.database(source), self.database(self.target));
+        let mut transfer = self.transfer(source, report).await?;
+        if let (true, false) = transfer.feeds().await? {
+            return Err(MoveError::NoFeed(to.name(), from.name()));
         }
-        fence::close_target(self.database(self.target), &moves).await?;
+        // Another command may have moved buckets before it released the locks.
+        self.finish_switched().await?;
+        let is_repetition = !self.open_moves_from(source).await?.is_empty();
+        let buckets = self.plan().remove(&source).unwrap_or_default();
+        let version = journal::begin(self.cluster(), &buckets, self.target).await?;
+        crash_point::reach("shards_move.begun");
+        self.until_known(version).await?;
+        report(Progress::Announced);
+        crash_point::reach("shards_move.announced");
+        fence::create_triggers(from, &fence::OF_SOURCE).await?;
+        fence::create_triggers(to, &fence::OF_TARGET).await?;
+        if !partitions::copy_bounds(from, to).await? {
+            return Err(MoveError::NoPartition(to.name(), from.name()));
+        }
+        crash_point::reach("shards_move.prepared");
+        let open = self.open_moves_from(source).await?;
+        let moves = self.unfence(source, &open).await?;
+        if moves.len() < open.len() {
+            // A command that lost its locks has fenced or switched a bucket meanwhile. The copy of a switched one would
+            // replace what was written to the target since.
+            return Err(MoveError::Busy(from.name(), to.name()));
+        }
+        fence::close_target(to, &moves).await?;
         let mut copy = BucketCopy::new(self, source, transfer, moves, is_repetition).await?;
         copy.all(report).await?;
-        switch_all(self, source, copy, report).await
+        switch_all(copy, report).await
+    }
+
+    /// Aborts moves from a source under the locks that exclude other movers.
+    async fn abort_from(&self, source: ShardIndex, open: &[Move]) -> Result<usize, MoveError> {
+        let mut transfer = self.transfer(source, &|_| ()).await?;
+        if let Some(switched) = open.iter().find(|one| one.state == MoveState::Switched) {
+            return Err(MoveError::Switched(switched.bucket, switched.target));
+        }
+        let copying = self.unfence(source, open).await?;
+        crash_point::reach("shards_move.unfenced");
+        let buckets: BTreeSet<u16> = copying.iter().map(|one| one.bucket).collect();
+        transfer.delete_from_target(|id| buckets.contains(&bucket_of(Id::new(id)))).await?;
+        transfer.forget_outbox(&copying).await?;
+        crash_point::reach("shards_move.deleted");
+        Ok(journal::forget(self.cluster(), &copying).await?)
+    }
+
+    /// Returns fenced moves from a source to the copy, and lifts their fences, which an earlier command left. Returns the
+    /// moves that are being copied.
+    async fn unfence(&self, source: ShardIndex, moves: &[Move]) -> Result<Vec<Move>, MoveError> {
+        let copying = journal::unfence(self.cluster(), moves).await?;
+        fence::lift(self.database(source), &copying).await?;
+        Ok(copying)
+    }
+
+    async fn open_moves_from(&self, source: ShardIndex) -> Result<Vec<Move>, MoveError> {
+        Ok(by_source(self.open_moves().await?).remove(&source).unwrap_or_default())
     }
 
     /// Completes moves of the buckets that were switched, but not settled.
@@ -94,34 +119,13 @@ impl Mover {
         Ok(self.plan().into_keys().collect())
     }
 
-    fn buckets_of(&self, source: ShardIndex) -> Vec<u16> {
-        self.plan().remove(&source).unwrap_or_default()
-    }
-
     /// Checks that every process that writes knows the target, and can use a map that changes.
     async fn check_replicas(&self) -> Result<(), MoveError> {
-        for MapUser { name, map } in machines::map_users(self.cluster()).await? {
-            if map.is_none_or(|map| map.shards <= self.target) {
-                return Err(MoveError::Replica(name, self.target));
+        for lease in machines::leases(self.cluster()).await? {
+            if lease.map.is_none_or(|map| map.shards <= self.target) {
+                return Err(MoveError::Replica(lease.name(), self.target));
             }
         }
         Ok(())
     }
-
-    /// Creates the partitions on the target in which the source's events are.
-    async fn create_partitions(&self, source: ShardIndex) -> Result<(), MoveError> {
-        let (from, to) = (self.database(source), self.database(self.target));
-        if partitions::copy_bounds(from, to).await? {
-            return Ok(());
-        }
-        Err(MoveError::NoPartition(to.name(), from.name()))
-    }
-}
-
-fn by_source(moves: Vec<Move>) -> BTreeMap<ShardIndex, Vec<Move>> {
-    let mut sources: BTreeMap<ShardIndex, Vec<Move>> = BTreeMap::new();
-    for one in moves {
-        sources.entry(one.source).or_default().push(one);
-    }
-    sources
 }

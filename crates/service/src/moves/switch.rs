@@ -65,18 +65,13 @@ const fn postponed(reason: &'static str, intact: bool) -> Attempt {
 }
 
 /// Switches all buckets of a copy, in groups.
-pub(super) async fn switch_all(
-    mover: &Mover,
-    source: ShardIndex,
-    mut copy: BucketCopy<'_>,
-    report: &(dyn Fn(Progress) + Sync),
-) -> Result<(), MoveError> {
-    let of = copy.moves.len();
+pub(super) async fn switch_all(mut copy: BucketCopy<'_>, report: &(dyn Fn(Progress) + Sync)) -> Result<(), MoveError> {
+    let (mover, source, of) = (copy.mover, copy.source, copy.moves.len());
     let (mut together, mut pause, mut last) = (TOGETHER, FIRST_PAUSE, Instant::now());
     while !copy.moves.is_empty() {
         let group: Vec<Move> = copy.moves.values().take(together).copied().collect();
         let begun = Instant::now();
-        let attempt = postponed_if_temporary(attempt(mover, source, &mut copy, &group).await);
+        let attempt = postponed_if_temporary(attempt(&mut copy, &group).await);
         let rest = match attempt {
             Ok(Attempt::Switched) => Vec::new(),
             _ => restored(mover, source, &group, last + GIVE_UP).await?,
@@ -119,24 +114,20 @@ fn postponed_if_temporary(attempt: Result<Attempt, MoveError>) -> Result<Attempt
 
 /// Fences a group and switches it. If that fails, the fence may be there, and the outcome of the switch may be unknown:
 /// [`restored`] must follow.
-async fn attempt(
-    mover: &Mover,
-    source: ShardIndex,
-    copy: &mut BucketCopy<'_>,
-    group: &[Move],
-) -> Result<Attempt, MoveError> {
+async fn attempt(copy: &mut BucketCopy<'_>, group: &[Move]) -> Result<Attempt, MoveError> {
+    let mover = copy.mover;
     let fenced = journal::fence(mover.cluster(), group).await?;
     if fenced.len() < group.len() {
         return Ok(postponed("another process changed the moves", false));
     }
     crash_point::reach("shards_move.fencing");
-    let barrier = match timeout(FENCED_FOR, prepare(mover, source, copy, &fenced)).await {
+    let barrier = match timeout(FENCED_FOR, prepare(copy, &fenced)).await {
         Ok(Ok(Ok(barrier))) => barrier,
         Ok(Ok(Err(reason))) => return Ok(postponed(reason, true)),
         Ok(Err(error)) => return Err(error),
         Err(_) => return Ok(postponed("the last rows could not be copied in time", false)),
     };
-    if !fence::seal(mover.database(source), &fenced).await? {
+    if !fence::seal(mover.database(copy.source), &fenced).await? {
         return Ok(postponed("the time of the fence has passed", true));
     }
     crash_point::reach("shards_move.sealed");
@@ -147,7 +138,7 @@ async fn attempt(
         return Ok(postponed("the fence was lifted by a replica", true));
     }
     crash_point::reach("shards_move.switched");
-    finish(mover.databases(), &fenced).await?;
+    finish(&mover.databases, &fenced).await?;
     Ok(Attempt::Switched)
 }
 
@@ -178,7 +169,7 @@ async fn restore(mover: &Mover, source: ShardIndex, group: &[Move]) -> Result<Ve
     }
     let in_state = |states: &[MoveState]| stored.iter().filter(|one| states.contains(&one.state)).copied().collect();
     let switched: Vec<Move> = in_state(&[MoveState::Switched]);
-    finish(mover.databases(), &switched).await?;
+    finish(&mover.databases, &switched).await?;
     lifted?;
     Ok(in_state(&[MoveState::Copying, MoveState::Fenced]))
 }
@@ -208,13 +199,11 @@ async fn caught_up<'a>(
 /// Fences the buckets of a group, copies their last rows, makes the old states of the target unusable, and compares the
 /// rows. Returns the barrier, or the reason that the group can't be switched.
 async fn prepare(
-    mover: &Mover,
-    source: ShardIndex,
     copy: &mut BucketCopy<'_>,
     group: &[Move],
 ) -> Result<Result<Option<Barrier>, &'static str>, MoveError> {
-    let begun = Instant::now();
-    let (source, target) = (mover.database(source), mover.database(mover.target()));
+    let (begun, mover) = (Instant::now(), copy.mover);
+    let (source, target) = (mover.database(copy.source), mover.database(mover.target));
     let writers = fence::raise(source, group).await?;
     crash_point::reach("shards_move.fenced");
     if !end_in_time(&writers, source, begun + WRITERS_WITHIN).await? {

@@ -31,15 +31,9 @@ const BATCH: u32 = 1000;
 const BATCHES: usize = 100;
 
 /// Numbers of matching and changed rows of one shard.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ShardChange {
     matched: u64,
-    changed: Changed,
-}
-
-/// Rows of one shard that were changed.
-#[derive(Debug, Default)]
-struct Changed {
     rows: u64,
     /// Error of a batch that was refused because a bucket is being moved. The rest was not changed.
     refusal: Option<StorageError>,
@@ -54,7 +48,7 @@ impl ChangeRows for Outbox {
         self.change(filter, |shard, view, filter| async move {
             let matched = outbox::retryable(view, scope, &filter).await?.unsigned_abs();
             if change.dry_run {
-                return Ok(ShardChange { matched, changed: Changed::default() });
+                return Ok(ShardChange { matched, ..ShardChange::default() });
             }
             let retry = |view, event_ids: Vec<i64>| {
                 let filter = Arc::clone(&filter);
@@ -67,7 +61,7 @@ impl ChangeRows for Outbox {
             if changed.rows > 0 {
                 self.wake_ups.wake_outbox(shard);
             }
-            Ok(ShardChange { matched, changed })
+            Ok(changed)
         })
         .await
     }
@@ -79,7 +73,7 @@ impl ChangeRows for Outbox {
         self.change(filter, |shard, view, filter| async move {
             let matched = outbox::discardable(view, scope, &filter).await?.unsigned_abs();
             if change.dry_run {
-                return Ok(ShardChange { matched, changed: Changed::default() });
+                return Ok(ShardChange { matched, ..ShardChange::default() });
             }
             let discard = |view, event_ids: Vec<i64>| {
                 let filter = Arc::clone(&filter);
@@ -93,7 +87,7 @@ impl ChangeRows for Outbox {
             if changed.rows > 0 {
                 tracing::info!(shard, rows = changed.rows, "discarded DEAD outbox rows");
             }
-            Ok(ShardChange { matched, changed })
+            Ok(changed)
         })
         .await
     }
@@ -121,21 +115,18 @@ impl Outbox {
             let mut refusals: Vec<(ShardIndex, StorageError)> = Vec::new();
             for (shard, answer) in self.shards().zip(answers) {
                 match answer {
-                    Ok(ShardChange { matched, changed }) => {
+                    Ok(ShardChange { matched, rows, refusal }) => {
                         answered = true;
                         // Rows can begin to match after they were counted.
-                        unchanged += matched.saturating_sub(changed.rows);
-                        outcome.changed += changed.rows;
-                        refusals.extend(changed.refusal.map(|refusal| (shard, refusal)));
+                        unchanged += matched.saturating_sub(rows);
+                        outcome.changed += rows;
+                        refusals.extend(refusal.map(|refusal| (shard, refusal)));
                     }
                     Err(error) => failures.add(shard, error),
                 }
             }
             outcome.matched = outcome.changed + unchanged;
-            let refused = refusals.first().and_then(|(_, refusal)| refusal.bucket_moves());
-            if let Some(database) = refused
-                && repetition.again(&StorageError::BucketMoves { database }.into()).await
-            {
+            if !refusals.is_empty() && repetition.again().await {
                 continue;
             }
             reads += 1;
@@ -157,8 +148,8 @@ impl Outbox {
         shard: ShardIndex,
         matched: u64,
         statement: impl Fn(View<'a>, Vec<i64>) -> Batch,
-    ) -> Result<Changed, ServiceError> {
-        let mut changed = Changed::default();
+    ) -> Result<ShardChange, ServiceError> {
+        let mut changed = ShardChange { matched, ..ShardChange::default() };
         for _ in 0..BATCHES {
             let left = matched.saturating_sub(changed.rows);
             let limit = u32::try_from(left).map_or(BATCH, |left| left.min(BATCH));

@@ -116,14 +116,9 @@ impl Outbox {
             let payload_bytes = claim.payload_bytes.saturating_sub(used);
             let claim = outbox::Claim { limit, payload_bytes, ..claim };
             let claimed = match outbox::claim(self.databases.view(shard), scope, &claim, &probe.low_watermarks).await {
-                Err(error) => match error.bucket_moves() {
-                    // Rows of a bucket that is being moved were among the candidates.
-                    Some(database) if repetition.again(&StorageError::BucketMoves { database }.into()).await => {
-                        continue;
-                    }
-                    _ => return Err(error),
-                },
-                Ok(claimed) => claimed,
+                // Rows of a bucket that is being moved were among the candidates.
+                Err(error) if error.bucket_moves().is_some() && repetition.again().await => continue,
+                claimed => claimed?,
             };
             let (deliverable, dead): (Vec<_>, Vec<_>) =
                 claimed.into_iter().partition(|row| row.undeliverable().is_none());

@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::future::join_all;
 
-use super::Outbox;
 use noetl_domain::outbox::OutboxId;
 use noetl_domain::outbox_forward::{Step, followed};
 use noetl_domain::shard::ShardIndex;
@@ -40,24 +39,12 @@ impl CurrentIds {
     }
 }
 
-impl Outbox {
-    /// Returns the current ids of rows. While no bucket has moved by the map, they are the given ones.
-    pub(super) async fn current_ids(&self, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
-        current_ids(&self.databases, given).await
-    }
-
-    /// Returns the current ids of rows, also if the map names no moves. For rows that their shards do not have.
-    pub(super) async fn followed_ids(&self, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
-        followed_ids(&self.databases, given).await
-    }
-}
-
 /// Returns the current ids of rows. While no bucket has moved by the map, they are the given ones.
 pub(crate) async fn current_ids(databases: &Databases, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
     if databases.map().has_moves() { followed_ids(databases, given).await } else { CurrentIds::default() }
 }
 
-/// Returns the current ids of rows, also if the map names no moves.
+/// Returns the current ids of rows, also if the map names no moves. For rows that their shards do not have.
 pub(crate) async fn followed_ids(databases: &Databases, given: impl IntoIterator<Item = OutboxId>) -> CurrentIds {
     let map = databases.map();
     let mut ids = CurrentIds::default();

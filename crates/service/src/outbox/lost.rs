@@ -3,8 +3,9 @@
 use chrono::{DateTime, Utc};
 
 use super::Outbox;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::shard::ShardIndex;
-use noetl_storage::outbox::{self, PendingPlace, Untouched, UntouchedPage};
+use noetl_storage::outbox::{self, Untouched, UntouchedPage};
 use noetl_use_cases::error::ServiceError;
 
 /// Number of executions that one page reads.
@@ -14,11 +15,11 @@ const LOST: &str = "the broker has lost the message";
 
 impl Outbox {
     /// Returns the notifications of a page of executions that no worker has touched, if `claimant` delivered them up to a
-    /// time. Without a place, it is the first page.
+    /// time. Without a position, it is the first page.
     pub async fn untouched(
         &self,
         shard: ShardIndex,
-        after: Option<PendingPlace>,
+        after: Option<ListPosition>,
         claimant: &str,
         until: DateTime<Utc>,
     ) -> Result<UntouchedPage, ServiceError> {

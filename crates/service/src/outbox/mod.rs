@@ -30,8 +30,6 @@ use noetl_storage::view::View;
 use noetl_use_cases::ids::ReserveIds;
 use settle::PublishFlight;
 
-pub use purge::OutboxPurge;
-
 /// Maximum number of times that a request reads the rows of a list or of given ids, if the bucket map changes each
 /// time.
 const READS: usize = 3;

@@ -1,7 +1,6 @@
 //! Deleting delivered rows that are older than their retention.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -17,26 +16,18 @@ const DEFAULT_RETENTION: Duration = Duration::from_hours(24);
 /// Number of rows that one statement deletes.
 const BATCH: i64 = 1000;
 
-/// Result of a purge on one shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutboxPurge {
-    /// NoETL's own server made the table, and no retention is set.
-    NotAskedFor,
-    /// The purge is complete.
-    Done {
-        /// Number of deleted rows.
-        rows: u64,
-    },
-}
-
 impl Outbox {
-    /// Deletes a shard's published rows that are older than the retention, in small batches.
+    /// Deletes a shard's published rows that are older than the retention, in small batches. Returns what was done.
     #[tracing::instrument(level = "debug", name = "outbox.purge", skip_all, fields(shard))]
-    pub async fn purge(&self, shard: ShardIndex) -> Result<OutboxPurge, ServiceError> {
+    pub async fn purge(&self, shard: ShardIndex) -> Result<String, ServiceError> {
         let database = self.database(shard);
         let retention = match self.policy.retention {
             Some(retention) => retention,
-            None if outbox::is_adopted(database).await? => return Ok(OutboxPurge::NotAskedFor),
+            None if outbox::is_adopted(database).await? => {
+                let message = "NoETL's own server made this outbox, so delivered rows are kept until \
+                               NOETL_OUTBOX_RETENTION_SECS is set";
+                return Ok(message.to_owned());
+            }
             None => DEFAULT_RETENTION,
         };
         let (mut rows, mut from) = (0, DateTime::<Utc>::UNIX_EPOCH);
@@ -55,7 +46,7 @@ impl Outbox {
         if self.databases.map().has_moves() {
             self.forget_forwards(shard).await?;
         }
-        Ok(OutboxPurge::Done { rows })
+        Ok(format!("purged {rows} delivered"))
     }
 
     /// Forgets the new ids of rows that left the shard and were deleted on the shard to which they went.
@@ -75,17 +66,6 @@ impl Outbox {
                 let unused: Vec<Forward> = absent.iter().filter_map(|number| forwards.get(number).copied()).collect();
                 outbox::forget_forwards(database, &unused).await?;
             }
-        }
-    }
-}
-
-impl fmt::Display for OutboxPurge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAskedFor => f.write_str(
-                "NoETL's own server made this outbox, so delivered rows are kept until NOETL_OUTBOX_RETENTION_SECS is set",
-            ),
-            Self::Done { rows } => write!(f, "purged {rows} delivered"),
         }
     }
 }

@@ -4,18 +4,19 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use futures::future::join_all;
 
 use super::failures::Failures;
+use super::forward::current_ids;
 use super::{Outbox, READS};
 use crate::fan_out;
+use noetl_domain::list_position::{ListPosition, PositionRange};
 use noetl_domain::outbox::{OutboxId, OutboxPosition};
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
-use noetl_storage::outbox::{self, Backlog, Bounds, OutboxFilter, OutboxRow, StatusCounts, SubjectCounts};
+use noetl_storage::outbox::{self, Backlog, OutboxFilter, OutboxRow, StatusCounts, SubjectCounts};
 use noetl_storage::view::View;
 use noetl_use_cases::error::{Rejection, ServiceError};
 use noetl_use_cases::listing::Listing;
@@ -112,7 +113,7 @@ impl Outbox {
     ) -> Result<Listing<ListedRow>, ServiceError> {
         let pages = self
             .views()
-            .map(async |(shard, view)| outbox::list(view, scope, filter, payloads, bounds(shard, request)).await);
+            .map(async |(shard, view)| outbox::list(view, scope, filter, payloads, range(shard, request)).await);
         let (mut rows, mut failures, mut answered) = (Vec::new(), Failures::default(), false);
         for (shard, page) in self.shards().zip(join_all(pages).await) {
             match page {
@@ -138,14 +139,14 @@ impl Outbox {
         payloads: bool,
         scope: &Scope,
     ) -> HashMap<OutboxId, Result<ListedRow, ServiceError>> {
-        let current = self.current_ids(ids.iter().copied()).await;
+        let current = current_ids(&self.databases, ids.iter().copied()).await;
         let of: Vec<OutboxId> = ids.iter().map(|id| current.of(*id)).collect();
         let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
         let request = PageRequest { limit, backwards: false, after: None, before: None };
         let filter = OutboxFilter { ids: Some(of.clone()), ..OutboxFilter::default() };
         let views = self.views().filter(|(shard, _)| of.iter().any(|id| id.shard == *shard));
         let reads = views.map(async |(shard, view)| {
-            (shard, outbox::list(view, scope, &filter, payloads, bounds(shard, &request)).await)
+            (shard, outbox::list(view, scope, &filter, payloads, range(shard, &request)).await)
         });
         let (mut found, mut unread, failed) = (HashMap::new(), HashMap::new(), current.failed);
         for (shard, rows) in join_all(reads).await {
@@ -188,7 +189,7 @@ impl Outbox {
     /// Returns a filter whose ids are those that the rows have now. Rows that can't be found have no place in a list.
     pub(super) async fn with_current_ids(&self, filter: &OutboxFilter) -> OutboxFilter {
         let Some(ids) = &filter.ids else { return filter.clone() };
-        let current = self.current_ids(ids.iter().copied()).await;
+        let current = current_ids(&self.databases, ids.iter().copied()).await;
         let of = ids.iter().filter(|id| !current.failed.contains_key(&id.shard)).map(|id| current.of(*id));
         OutboxFilter { ids: Some(of.collect()), ..filter.clone() }
     }
@@ -226,23 +227,18 @@ fn show(shard: ShardIndex, backlog: &Backlog) {
     metrics::gauge!("noetl_outbox_oldest_waiting_seconds", "shard" => shard).set(oldest);
 }
 
-/// Returns the bounds of a page for the rows of one shard. Rows with the same time are ordered by shard index, then by
+/// Returns the range of a page for the rows of one shard. Rows with the same time are ordered by shard index, then by
 /// number.
-fn bounds(shard: ShardIndex, request: &PageRequest<OutboxPosition>) -> Bounds {
-    let cut = |position: &OutboxPosition| {
-        let number = match shard.cmp(&position.id.shard) {
+fn range(shard: ShardIndex, request: &PageRequest<OutboxPosition>) -> PositionRange {
+    let cut = |position: OutboxPosition| {
+        let id = match shard.cmp(&position.id.shard) {
             Ordering::Less => i64::MAX,
             Ordering::Equal => position.id.number,
             Ordering::Greater => -1,
         };
-        (position.created_at, number)
+        ListPosition { at: position.created_at, id }
     };
-    // Bounds outside the times of all rows. Both PostgreSQL and this program can represent them.
-    let year = |first: i64| DateTime::<Utc>::from_timestamp(first, 0).unwrap_or(DateTime::UNIX_EPOCH);
-    Bounds {
-        above: request.before.as_ref().map_or((year(-62_135_596_800), -1), cut),
-        below: request.after.as_ref().map_or((year(253_402_300_799), i64::MAX), cut),
-        descending: !request.backwards,
-        limit: request.rows_to_read(),
-    }
+    let PageRequest { limit, backwards, after, before } = request;
+    let (after, before) = (after.map(cut), before.map(cut));
+    PageRequest { limit: *limit, backwards: *backwards, after, before }.newest_first()
 }

@@ -11,6 +11,7 @@ use futures::future::join_all;
 use super::Outbox;
 use super::claim::{MAX_LEASE_SECONDS, within};
 use super::dead::NewlyDead;
+use super::forward::{current_ids, followed_ids};
 use crate::moves::Repetition;
 use noetl_domain::backoff;
 use noetl_domain::outbox::{OutboxId, truncated_error};
@@ -103,7 +104,7 @@ impl SettleClaims for Outbox {
         let mut settled = Settled::default();
         let add = |rows: &HeldRows, changed: Vec<Failed>| {
             for row in changed {
-                let failed = |claim: &ClaimRef| (*claim, FailedRow { claim: *claim, retry_in: row.delay });
+                let failed = |claim: &ClaimRef| (*claim, FailedRow { retry_in: row.delay });
                 settled.outcomes.extend(rows.get(&row.reference()).into_iter().flatten().map(failed));
             }
         };
@@ -224,7 +225,11 @@ impl Outbox {
         let (mut repetition, mut have_moved) = (Repetition::new(&self.databases), false);
         loop {
             let given = rest.iter().map(|claim| claim.id);
-            let ids = if have_moved { self.followed_ids(given).await } else { self.current_ids(given).await };
+            let ids = if have_moved {
+                followed_ids(&self.databases, given).await
+            } else {
+                current_ids(&self.databases, given).await
+            };
             let mut groups: BTreeMap<ShardIndex, HeldRows> = BTreeMap::new();
             for claim in rest.iter().filter(|claim| !ids.failed.contains_key(&claim.id.shard)) {
                 let id = ids.of(claim.id);
@@ -261,7 +266,7 @@ impl Outbox {
                 }
                 continue;
             };
-            if !repetition.again(&refusal).await {
+            if !repetition.again().await {
                 failed.extend(rest.iter().map(|claim| (claim.id.shard, refusal.clone())));
                 return failed;
             }
@@ -271,7 +276,7 @@ impl Outbox {
     /// Returns those of these rows of a shard that have moved to another one. The map may be of before their move.
     async fn left(&self, shard: ShardIndex, rows: &BTreeSet<Ref>) -> BTreeSet<Ref> {
         let id = |row: &Ref| OutboxId { shard, number: row.outbox_id };
-        let current = self.followed_ids(rows.iter().map(id)).await;
+        let current = followed_ids(&self.databases, rows.iter().map(id)).await;
         rows.iter().filter(|row| current.of(id(row)) != id(row)).copied().collect()
     }
 

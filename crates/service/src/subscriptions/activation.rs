@@ -15,9 +15,9 @@
 
 use std::sync::Arc;
 
-use super::change_log::log_change;
 use crate::ids::Ids;
 use crate::moves::repeated;
+use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, State};
 use noetl_domain::subscription_log::SubscriptionLog;
@@ -50,16 +50,6 @@ impl LiveTarget<'_> {
     }
 }
 
-/// Result of [`Activator::make_live`].
-#[derive(Debug)]
-pub(super) enum Outcome {
-    /// A subscription is live. For [`LiveTarget::This`], the event that made it live fulfils this call's own intent, even
-    /// if another caller wrote it.
-    Live(SubscriptionRow),
-    /// The wanted subscription is live because of another call.
-    AlreadyLive,
-}
-
 /// Use case that makes subscriptions live.
 #[derive(Debug, Clone)]
 pub(super) struct Activator {
@@ -74,13 +64,14 @@ impl Activator {
     }
 
     /// Makes a subscription of the path of `entry` live. The subscription that is returned may belong to another tenant
-    /// than the caller.
+    /// than the caller. For [`LiveTarget::This`], the event that made it live fulfils this call's own intent, even if
+    /// another caller wrote it. `Ok(None)`: the wanted subscription is live because of another call.
     pub(super) async fn make_live(
         &self,
         entry: &CatalogEntry,
         wanted: LiveTarget<'_>,
         caller: &Caller,
-    ) -> Result<Outcome, ServiceError> {
+    ) -> Result<Option<SubscriptionRow>, ServiceError> {
         // The event that this call's own intent follows, once the intent is committed. Another caller may fulfil it.
         let mut intended = None;
         loop {
@@ -103,7 +94,7 @@ impl Activator {
                 lock.settle().await?;
                 match made {
                     Some(made) if intended == Some(after) || matches!(wanted, LiveTarget::Any { .. }) => {
-                        return Ok(Outcome::Live(made));
+                        return Ok(Some(made));
                     }
                     _ => continue,
                 }
@@ -111,18 +102,18 @@ impl Activator {
             if let (LiveTarget::This { id, .. }, Some(after)) = (wanted, intended)
                 && let Some(activated) = self.activated(id, after).await?
             {
-                return Ok(Outcome::Live(activated));
+                return Ok(Some(activated));
             }
             let current = self
                 .get(lock.row.subscription_id, &Scope::Unrestricted)
                 .await?
                 .filter(|current| current.state.is_live());
             match (wanted, current) {
-                (LiveTarget::Any { .. }, Some(live)) => return Ok(Outcome::Live(live)),
+                (LiveTarget::Any { .. }, Some(live)) => return Ok(Some(live)),
                 (LiveTarget::This { id, .. }, Some(live)) if live.id != id => {
                     return Err(occupied(&live, "subscriptionId", &caller.scope).into());
                 }
-                (LiveTarget::This { .. }, Some(_)) => return Ok(Outcome::AlreadyLive),
+                (LiveTarget::This { .. }, Some(_)) => return Ok(None),
                 (_, None) => {
                     let intent = self.intent(wanted, caller).await?;
                     lock.store_intent(&intent).await?;
@@ -228,6 +219,20 @@ impl Activator {
         }
         Ok(made)
     }
+}
+
+/// Writes a committed lifecycle event to the server's log.
+pub(super) fn log_change(changed: &SubscriptionRow, reason: Option<&str>, by: Option<&Actor>) {
+    tracing::info!(
+        subscription = %changed.id,
+        path = changed.path,
+        event_type = changed.last_event_type,
+        event = %changed.last_event_id,
+        state = %changed.state,
+        reason,
+        actor = by.map(Actor::subject),
+        "a source subscription changed"
+    );
 }
 
 /// Creates the rejection of an id that no subscription has.

@@ -40,12 +40,6 @@ pub struct ActiveSubscriptions {
     pub unavailable: Vec<ShardIndex>,
 }
 
-/// Active subscriptions and open executions of one shard.
-struct ShardBacklog {
-    active: Vec<SubscriptionRow>,
-    open: Vec<OpenChildren>,
-}
-
 impl Subscriptions {
     /// Returns the active subscriptions of all tenants, up to 1000 per shard, with the number of their executions that
     /// have not ended. A subscription and its executions may be in different shards. Fails only if no shard could be
@@ -57,9 +51,9 @@ impl Subscriptions {
         let (mut unavailable, mut failure) = (BTreeSet::new(), None);
         for (index, backlog) in (0..).zip(read) {
             match backlog {
-                Ok(found) => {
-                    active.extend(found.active);
-                    for one in found.open {
+                Ok((found, children)) => {
+                    active.extend(found);
+                    for one in children {
                         *open.entry(one.parent).or_default() += one.open;
                     }
                 }
@@ -85,10 +79,11 @@ impl Subscriptions {
     }
 }
 
-async fn backlog_of(shard: View<'_>) -> Result<ShardBacklog, StorageError> {
+/// Returns the active subscriptions and the open executions of one shard.
+async fn backlog_of(shard: View<'_>) -> Result<(Vec<SubscriptionRow>, Vec<OpenChildren>), StorageError> {
     let filter = SubscriptionFilter { states: Some(vec![State::Active]), ..SubscriptionFilter::default() };
     let (newest, all) = (PositionRange::newest(MAX_ACTIVE), Scope::Unrestricted);
     let (active, open) =
         join(subscriptions::list(shard.clone(), &all, &filter, newest), executions::open_by_parent(shard)).await;
-    Ok(ShardBacklog { active: active?, open: open? })
+    Ok((active?, open?))
 }

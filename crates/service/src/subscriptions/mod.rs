@@ -6,7 +6,6 @@
 mod activation;
 mod backlog;
 mod bulk;
-mod change_log;
 mod foreign;
 mod read;
 mod reconcile;

@@ -18,8 +18,7 @@ use noetl_use_cases::subscriptions::ReadSubscriptions;
 impl ReadSubscriptions for Subscriptions {
     #[tracing::instrument(level = "debug", name = "subscriptions.get", skip_all, fields(id = %id))]
     async fn get(&self, id: Id, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError> {
-        let rows = subscriptions::by_ids(self.databases.shard_of(id), scope, &[id.get()]).await?;
-        Ok(rows.into_iter().next())
+        self.activator.get(id, scope).await
     }
 
     #[tracing::instrument(
@@ -44,7 +43,8 @@ impl ReadSubscriptions for Subscriptions {
         scope: &Scope,
     ) -> Result<Listing<SubscriptionRow>, ServiceError> {
         let query = |shard, range| subscriptions::list(shard, scope, filter, range);
-        fan_out::newest_first(&self.databases, request, SubscriptionRow::position, query).await
+        let range = request.newest_first();
+        fan_out::in_range(&self.databases, request, range, SubscriptionRow::position, query).await
     }
 
     #[tracing::instrument(level = "debug", name = "subscriptions.total", skip_all)]

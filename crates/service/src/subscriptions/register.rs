@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 
-use super::activation::Outcome;
 use super::activation::{LiveTarget, occupied};
 use super::{Subscriptions, unknown_path};
 use crate::tenancy::resolve;
@@ -24,9 +23,7 @@ impl RegisterSubscription for Subscriptions {
         check(named)?;
         let tenancy = resolve(named, None, &caller.scope)?;
         let entry = self.entry(path).await?;
-        let Outcome::Live(live) =
-            self.activator.make_live(&entry, LiveTarget::Any { tenancy: &tenancy }, caller).await?
-        else {
+        let Some(live) = self.activator.make_live(&entry, LiveTarget::Any { tenancy: &tenancy }, caller).await? else {
             return Err(unknown_path(path).into());
         };
         let is = |wanted: &Option<String>, own: &String| wanted.as_ref().is_none_or(|wanted| wanted == own);

@@ -3,9 +3,7 @@
 use async_trait::async_trait;
 
 use super::Subscriptions;
-use super::activation::Outcome;
-use super::activation::{LiveTarget, check_expected, unknown};
-use super::change_log::log_change;
+use super::activation::{LiveTarget, check_expected, log_change, unknown};
 use crate::moves::Repetition;
 use noetl_domain::lifecycle::{Action, InvalidTransition, State};
 use noetl_domain::tenant::Caller;
@@ -36,7 +34,7 @@ impl TransitionOne for Subscriptions {
             let next = state_after(&current, request.action)?;
             if current.state.is_live() || !next.is_live() {
                 match self.append(log, &current, request, next).await {
-                    Err(error) if repetition.again(&error).await => continue,
+                    Err(error) if error.bucket_moves().is_some() && repetition.again().await => continue,
                     outcome => return outcome,
                 }
             }
@@ -47,7 +45,7 @@ impl TransitionOne for Subscriptions {
                 expected: request.expected_last_event_id,
                 reason: request.reason.as_deref(),
             };
-            if let Outcome::Live(live) = self.activator.make_live(&entry, wanted, &request.caller).await? {
+            if let Some(live) = self.activator.make_live(&entry, wanted, &request.caller).await? {
                 return Ok(live);
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use noetl_domain::ids::Id;
-use noetl_domain::shard::{BUCKETS, History, ShardMap};
+use noetl_domain::shard::{BUCKETS, Moves, ShardMap};
 use noetl_runtime::clock;
 use noetl_service::shards::rows_by_ids;
 use noetl_storage::error::{DatabaseName, StorageError};
@@ -22,7 +22,7 @@ async fn an_execution_that_moves_while_its_shard_fails_has_the_error() {
         if shard.shard_index() == 1 {
             return Ok(ids);
         }
-        assert!(databases.replace_map(switched.clone().with_history(1, History::default())));
+        assert!(databases.replace_map(switched.clone().with_moves(1, Moves::default())));
         Err(StorageError::Unavailable { database: shard.name(), reason: "it was stopped".to_owned() })
     };
     let (rows, failed) = rows_by_ids(&databases, ids, query).await;

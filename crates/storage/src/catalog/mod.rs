@@ -62,34 +62,19 @@ impl CatalogEntry {
     }
 }
 
-/// Returns the entries with these ids, in no order.
+/// Returns the entries with these ids, in no order. Without `with_content`, they are outlines.
 #[tracing::instrument(
     level = "debug", name = "sql.catalog.by_ids", skip_all,
     fields(database = %cluster.name(), count = ids.len(), first = ids.first())
 )]
-pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
+pub async fn by_ids(cluster: &Database, ids: &[i64], with_content: bool) -> Result<Vec<CatalogEntry>, StorageError> {
     let rows = sqlx::query_as!(
         CatalogEntry,
-        r#"SELECT catalog_id, path, version, kind, content AS "content: Content",
+        r#"SELECT catalog_id, path, version, kind, CASE WHEN $2 THEN content END AS "content: Content",
                   created_at AT TIME ZONE 'UTC' AS "created_at!"
            FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
         ids,
-    );
-    cluster.run(rows.fetch_all(cluster.planned_for(ids.len()))).await
-}
-
-/// Returns the outlines of the entries with these ids, in no order. An outline has no content.
-#[tracing::instrument(
-    level = "debug", name = "sql.catalog.outlines", skip_all,
-    fields(database = %cluster.name(), count = ids.len(), first = ids.first())
-)]
-pub async fn outlines(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
-    let rows = sqlx::query_as!(
-        CatalogEntry,
-        r#"SELECT catalog_id, path, version, kind, NULL::text AS "content: Content",
-                  created_at AT TIME ZONE 'UTC' AS "created_at!"
-           FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
-        ids,
+        with_content,
     );
     cluster.run(rows.fetch_all(cluster.planned_for(ids.len()))).await
 }

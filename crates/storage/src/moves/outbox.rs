@@ -11,9 +11,29 @@ use noetl_domain::ids::Id;
 use noetl_domain::shard::bucket_of;
 
 impl Transfer<'_> {
-    /// Replaces the target's open outbox rows of the buckets, and stores their ids on the source.
+    /// Replaces the target's open rows of these executions by those of the source, and stores the new ids on the source.
+    /// The buckets must be constant.
     pub async fn copy_outbox(&mut self, moves: &[Move], executions: &[i64]) -> Result<(), StorageError> {
-        copy(self, moves, executions).await
+        let (all, kept) = (self.outbox.without(&[]), self.outbox.without(&["outbox_id"]));
+        let open = open(executions);
+        rows::run(&mut self.target, &format!("BEGIN; DELETE FROM noetl.outbox WHERE {open}")).await?;
+        let query = format!("SELECT {all} FROM noetl.outbox WHERE {open}");
+        rows::copy(&mut self.source, &mut self.target, &query, &format!("moved_outbox ({all})")).await?;
+        keep_message_ids(self).await?;
+        // The rows are inserted in their order, and an identifier of the sequence is taken for each as it is inserted.
+        let insert = format!(
+            "WITH inserted AS (
+                 INSERT INTO noetl.outbox ({kept}) SELECT {kept} FROM moved_outbox ORDER BY outbox_id
+                 RETURNING outbox_id, execution_id, event_id
+             )
+             SELECT moved.outbox_id, inserted.outbox_id, inserted.execution_id
+             FROM inserted JOIN moved_outbox AS moved USING (execution_id, event_id)"
+        );
+        let inserted = sqlx::query_as::<_, (i64, i64, i64)>(AssertSqlSafe(insert));
+        let inserted = inserted.fetch_all(&mut self.target.connection).await;
+        let inserted = inserted.map_err(|error| self.target.failed(error))?;
+        rows::run(&mut self.target, "COMMIT").await?;
+        forward(self, moves, &inserted).await
     }
 
     /// Removes the ids on the source that lead to copied outbox rows.
@@ -21,31 +41,6 @@ impl Transfer<'_> {
         let forgotten = forget(&mut self.source.connection, moves).await;
         forgotten.map_err(|error| self.source.failed(error))
     }
-}
-
-/// Replaces the target's open rows of these executions by those of the source, and stores the new ids on the source. The
-/// buckets must be constant.
-async fn copy(transfer: &mut Transfer<'_>, moves: &[Move], executions: &[i64]) -> Result<(), StorageError> {
-    let (all, kept) = (transfer.outbox.without(&[]), transfer.outbox.without(&["outbox_id"]));
-    let open = open(executions);
-    rows::run(&mut transfer.target, &format!("BEGIN; DELETE FROM noetl.outbox WHERE {open}")).await?;
-    let query = format!("SELECT {all} FROM noetl.outbox WHERE {open}");
-    rows::copy(&mut transfer.source, &mut transfer.target, &query, &format!("moved_outbox ({all})")).await?;
-    keep_message_ids(transfer).await?;
-    // The rows are inserted in their order, and an identifier of the sequence is taken for each as it is inserted.
-    let insert = format!(
-        "WITH inserted AS (
-             INSERT INTO noetl.outbox ({kept}) SELECT {kept} FROM moved_outbox ORDER BY outbox_id
-             RETURNING outbox_id, execution_id, event_id
-         )
-         SELECT moved.outbox_id, inserted.outbox_id, inserted.execution_id
-         FROM inserted JOIN moved_outbox AS moved USING (execution_id, event_id)"
-    );
-    let inserted = sqlx::query_as::<_, (i64, i64, i64)>(AssertSqlSafe(insert));
-    let inserted = inserted.fetch_all(&mut transfer.target.connection).await;
-    let inserted = inserted.map_err(|error| transfer.target.failed(error))?;
-    rows::run(&mut transfer.target, "COMMIT").await?;
-    forward(transfer, moves, &inserted).await
 }
 
 /// Makes the message ids that the rows have in the history of the source those of the history of the target, so that the

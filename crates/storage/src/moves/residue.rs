@@ -7,11 +7,11 @@ use crate::error::StorageError;
 use crate::snapshots::AGGREGATE;
 
 /// Number of executions whose ids one statement reads.
-pub const PAGE: i64 = 5000;
+const PAGE: i64 = 5000;
 
-/// Returns up to `limit` of the executions of a shard from an id on, by id: those with events, a row in the list of
-/// executions, or open outbox rows.
-pub async fn executions_from(session: &mut Session<'_>, from: i64, limit: i64) -> Result<Vec<i64>, StorageError> {
+/// Returns a page of the executions of a shard from an id on, by id: those with events, a row in the list of executions,
+/// or open outbox rows.
+pub(super) async fn executions_from(session: &mut Session<'_>, from: i64) -> Result<Vec<i64>, StorageError> {
     let ids = sqlx::query_scalar!(
         r#"SELECT execution_id AS "id!" FROM (
                (SELECT DISTINCT execution_id FROM noetl.event
@@ -23,7 +23,7 @@ pub async fn executions_from(session: &mut Session<'_>, from: i64, limit: i64) -
                 WHERE execution_id >= $1 AND status <> 'PUBLISHED' ORDER BY execution_id LIMIT $2)
            ) AS ids ORDER BY execution_id LIMIT $2"#,
         from,
-        limit,
+        PAGE,
     );
     ids.fetch_all(&mut session.connection).await.map_err(|error| session.failed(error))
 }
@@ -45,8 +45,22 @@ pub(super) async fn delete_snapshots(session: &mut Session<'_>, executions: &[i6
     Ok(())
 }
 
+/// Deletes the rows of the selected executions in one pass over the ids of the shard.
+pub async fn delete_selected(session: &mut Session<'_>, is_selected: impl Fn(i64) -> bool) -> Result<(), StorageError> {
+    let mut from = i64::MIN;
+    loop {
+        let ids = executions_from(session, from).await?;
+        let Some(next) = ids.last().and_then(|last| last.checked_add(1)) else { return Ok(()) };
+        from = next;
+        let selected: Vec<i64> = ids.into_iter().filter(|id| is_selected(*id)).collect();
+        if !selected.is_empty() {
+            delete(session, &selected).await?;
+        }
+    }
+}
+
 /// Deletes the rows of these executions. Delivered outbox rows are kept.
-pub async fn delete(session: &mut Session<'_>, executions: &[i64]) -> Result<(), StorageError> {
+async fn delete(session: &mut Session<'_>, executions: &[i64]) -> Result<(), StorageError> {
     delete_snapshots(session, executions).await?;
     let ours = of(executions);
     let rest = format!(

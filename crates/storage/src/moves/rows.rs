@@ -84,24 +84,15 @@ pub(super) async fn run(session: &mut Session<'_>, statement: &str) -> Result<()
     outcome.map(drop).map_err(|error| session.shard.failed(error))
 }
 
-/// Number of rows, and the sum of their 64-bit hashes.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
-pub(super) struct Checksum {
-    /// Number of rows.
-    pub(super) rows: i64,
-    /// Sum of the hashes.
-    pub(super) sum: String,
-}
-
-/// Returns the checksum of the rows that a condition selects.
+/// Returns the number of the rows that a condition selects, and the sum of their 64-bit hashes.
 pub(super) async fn checksum(
     session: &mut Session<'_>,
     table: &str,
     columns: &str,
     condition: &str,
-) -> Result<Checksum, StorageError> {
+) -> Result<(i64, String), StorageError> {
     let query = format!(
-        "SELECT count(*) AS rows, coalesce(sum(hashtextextended(ROW({columns})::text, 0)), 0)::text AS sum
+        "SELECT count(*), coalesce(sum(hashtextextended(ROW({columns})::text, 0)), 0)::text
          FROM noetl.{table} WHERE {condition}"
     );
     let checksum = sqlx::query_as(AssertSqlSafe(query)).fetch_one(&mut session.connection).await;

@@ -4,12 +4,12 @@
 //! source. Rows of executions change; their last copy is made under the fence. Copied events get the transaction id 4,
 //! which every cursor of a feed sees as published.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use sqlx::AssertSqlSafe;
 
 use super::journal::Move;
-use super::rows::{self, Checksum, Columns, checksum, of, open};
+use super::rows::{self, Columns, checksum, of, open};
 use super::session::Session;
 use crate::error::StorageError;
 use crate::pools::Database;
@@ -35,24 +35,6 @@ pub struct Transfer<'a> {
     events: Columns,
     executions: Columns,
     pub(super) outbox: Columns,
-}
-
-/// Part of a log that is copied.
-#[derive(Debug, Clone, Copy)]
-pub enum Part<'s> {
-    /// All events.
-    Whole,
-    /// Events that this snapshot does not see.
-    Since(&'s TxSnapshot),
-}
-
-/// Result of the copy of a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Copied {
-    /// The target's rows equal those of the source. This many events were added.
-    Equal(u64),
-    /// They differ, for example because the source has deleted rows since an earlier copy.
-    Different,
 }
 
 impl<'a> Transfer<'a> {
@@ -81,9 +63,9 @@ impl<'a> Transfer<'a> {
         snapshot.parse().map_err(|malformed| self.source.shard.corrupt(format!("{malformed}")))
     }
 
-    /// Returns up to `limit` of the executions of the source from an id on, by id.
-    pub async fn executions_from(&mut self, from: i64, limit: i64) -> Result<Vec<i64>, StorageError> {
-        super::residue::executions_from(&mut self.source, from, limit).await
+    /// Returns a page of the executions of the source from an id on, by id.
+    pub async fn executions_from(&mut self, from: i64) -> Result<Vec<i64>, StorageError> {
+        super::residue::executions_from(&mut self.source, from).await
     }
 
     /// Returns the executions with events of the transactions that `now` sees and `before` does not.
@@ -105,13 +87,19 @@ impl<'a> Transfer<'a> {
         ids.fetch_all(&mut self.source.connection).await.map_err(|error| self.source.failed(error))
     }
 
-    /// Copies events of these executions, and compares their whole logs on both sides.
-    pub async fn copy_events(&mut self, executions: &[i64], part: Part<'_>) -> Result<Copied, StorageError> {
+    /// Copies events of these executions: all, or those that a snapshot does not see. Compares their whole logs on both
+    /// sides, and returns the number of added events. `Ok(None)`: the logs differ, for example because the source has
+    /// deleted rows since an earlier copy.
+    pub async fn copy_events(
+        &mut self,
+        executions: &[i64],
+        since: Option<&TxSnapshot>,
+    ) -> Result<Option<u64>, StorageError> {
         let (all, ours) = (self.events.without(&[]), of(executions));
         rows::run(&mut self.source, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-        let condition = match part {
-            Part::Whole => ours.clone(),
-            Part::Since(before) => format!("{ours} AND {}", between(before, &self.snapshot().await?)),
+        let condition = match since {
+            None => ours.clone(),
+            Some(before) => format!("{ours} AND {}", between(before, &self.snapshot().await?)),
         };
         rows::run(&mut self.target, "BEGIN").await?;
         let query = format!("SELECT {all} FROM noetl.event WHERE {condition}");
@@ -128,7 +116,7 @@ impl<'a> Transfer<'a> {
         rows::run(&mut self.source, "COMMIT").await?;
         let there = checksum(&mut self.target, "event", &names, &ours).await?;
         rows::run(&mut self.target, "COMMIT").await?;
-        Ok(if here == there { Copied::Equal(inserted) } else { Copied::Different })
+        Ok((here == there).then_some(inserted))
     }
 
     /// Deletes the target's events of these executions.
@@ -144,7 +132,13 @@ impl<'a> Transfer<'a> {
 
     /// Makes the target's rows of these executions in the list of executions equal those of the source.
     pub async fn copy_executions(&mut self, executions: &[i64]) -> Result<(), StorageError> {
-        let (here, there) = self.execution_digests(executions).await?;
+        let query = format!(
+            "SELECT execution_id, hashtextextended(ROW({})::text, 0) FROM noetl.execution WHERE {}",
+            self.executions.without(&[]),
+            of(executions),
+        );
+        let (here, there) = tokio::join!(digests(&mut self.source, &query), digests(&mut self.target, &query));
+        let (here, there) = (here?, there?);
         let changed: Vec<i64> =
             here.iter().filter(|(id, digest)| there.get(*id) != Some(*digest)).map(|(id, _)| *id).collect();
         let gone: Vec<i64> = there.keys().filter(|id| !here.contains_key(*id)).copied().collect();
@@ -165,57 +159,33 @@ impl<'a> Transfer<'a> {
         rows::run(&mut self.target, &insert).await
     }
 
-    /// Compares the rows of these executions on both sides: the number of events, and number and content of the rows of
-    /// executions and of the open outbox rows. Returns the name of a table that differs.
+    /// Compares the rows of these executions on both sides: the numbers of their events, and number and content of the
+    /// rows of executions and of the open outbox rows. Returns the name of a table that differs.
     pub async fn difference(&mut self, executions: &[i64]) -> Result<Option<&'static str>, StorageError> {
         let events = of(executions);
-        if self.both("event", "execution_id", &events, true).await? {
+        if self.differs("event", "execution_id", &events).await? {
             return Ok(Some("noetl.event"));
         }
         let columns = self.executions.without(&[]);
-        if self.both("execution", &columns, &events, false).await? {
+        if self.differs("execution", &columns, &events).await? {
             return Ok(Some("noetl.execution"));
         }
         let (columns, open) = (self.outbox.without(&["outbox_id", "message_history"]), open(executions));
-        Ok(self.both("outbox", &columns, &open, false).await?.then_some("noetl.outbox"))
+        Ok(self.differs("outbox", &columns, &open).await?.then_some("noetl.outbox"))
     }
 
-    /// Returns whether the rows of a table differ, or their numbers.
-    async fn both(
-        &mut self,
-        table: &str,
-        columns: &str,
-        condition: &str,
-        numbers_only: bool,
-    ) -> Result<bool, StorageError> {
+    /// Returns whether these columns of the rows of a table differ.
+    async fn differs(&mut self, table: &str, columns: &str, condition: &str) -> Result<bool, StorageError> {
         let (here, there) = tokio::join!(
             checksum(&mut self.source, table, columns, condition),
             checksum(&mut self.target, table, columns, condition),
         );
-        let (Checksum { rows, sum }, there) = (here?, there?);
-        Ok(rows != there.rows || (!numbers_only && sum != there.sum))
+        Ok(here? != there?)
     }
 
-    async fn execution_digests(&mut self, executions: &[i64]) -> Result<(Digests, Digests), StorageError> {
-        let query = format!(
-            "SELECT execution_id, hashtextextended(ROW({})::text, 0) FROM noetl.execution WHERE {}",
-            self.executions.without(&[]),
-            of(executions),
-        );
-        let (here, there) = tokio::join!(digests(&mut self.source, &query), digests(&mut self.target, &query));
-        Ok((here?, there?))
-    }
-
-    /// Returns the executions of the target in the buckets of moves that are not in `known`, from an id on, and the next
-    /// id; `None` at the end.
-    pub async fn target_executions_from(&mut self, from: i64, limit: i64) -> Result<Vec<i64>, StorageError> {
-        super::residue::executions_from(&mut self.target, from, limit).await
-    }
-
-    /// Deletes the target's rows of these executions.
-    pub async fn delete_from_target(&mut self, executions: &BTreeSet<i64>) -> Result<(), StorageError> {
-        let executions: Vec<i64> = executions.iter().copied().collect();
-        super::residue::delete(&mut self.target, &executions).await
+    /// Deletes the target's rows of the selected executions.
+    pub async fn delete_from_target(&mut self, is_selected: impl Fn(i64) -> bool) -> Result<(), StorageError> {
+        super::residue::delete_selected(&mut self.target, is_selected).await
     }
 
     /// Returns the end of the source's feed, if all events of the moves' buckets are published. The buckets must be
@@ -278,10 +248,8 @@ pub enum Published {
     UpTo(Barrier),
 }
 
-/// Hash of each row, by execution.
-type Digests = BTreeMap<i64, i64>;
-
-async fn digests(session: &mut Session<'_>, query: &str) -> Result<Digests, StorageError> {
+/// Returns the hash of each row, by execution.
+async fn digests(session: &mut Session<'_>, query: &str) -> Result<BTreeMap<i64, i64>, StorageError> {
     let rows = sqlx::query_as::<_, (i64, i64)>(AssertSqlSafe(query)).fetch_all(&mut session.connection).await;
     Ok(rows.map_err(|error| session.shard.failed(error))?.into_iter().collect())
 }

@@ -128,13 +128,24 @@ macro_rules! change {
 }
 
 /// Returns the number of matching rows in the scope that a retry changes: FAILED rows that are not due, and DEAD rows.
-#[tracing::instrument(level = "debug", name = "sql.outbox.retryable", skip_all, fields(database = %shard.name()))]
 pub async fn retryable(shard: View<'_>, scope: &Scope, filter: &OutboxFilter) -> Result<i64, StorageError> {
-    let Conditions { failed, dead, execution_id, min_attempts, numbers, own, tenant_id, organization_id } =
-        Conditions::of(scope, filter, &shard);
+    matched(&shard, Conditions::of(scope, filter, &shard)).await
+}
+
+/// Returns the number of matching DEAD rows in the scope.
+pub async fn discardable(shard: View<'_>, scope: &Scope, filter: &OutboxFilter) -> Result<i64, StorageError> {
+    matched(&shard, Conditions { failed: false, ..Conditions::of(scope, filter, &shard) }).await
+}
+
+/// Counts the FAILED rows that are not due, and the DEAD rows, that meet the conditions.
+#[tracing::instrument(level = "debug", name = "sql.outbox.matched", skip_all, fields(database = %shard.name()))]
+async fn matched(shard: &View<'_>, conditions: Conditions<'_>) -> Result<i64, StorageError> {
+    let Conditions { failed, dead, execution_id, min_attempts, numbers, own, tenant_id, organization_id } = conditions;
     let count = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM noetl.outbox
            WHERE status = 'FAILED' AND attempts >= 0 AND available_at > now()
+             -- So that the index passes over the rows that are not dead, if they are not wanted.
+             AND available_at >= CASE WHEN $1::boolean THEN '-infinity' ELSE 'infinity'::timestamptz END
              AND CASE WHEN available_at = 'infinity' THEN $2::boolean ELSE $1::boolean END
              AND ($3::bigint IS NULL OR execution_id = $3) AND ($4::integer IS NULL OR attempts >= $4)
              AND ($5::bigint[] IS NULL OR outbox_id = ANY($5))
@@ -175,32 +186,6 @@ pub async fn retry(
         record
     );
     shard.run(update.fetch_one(shard.pool())).await
-}
-
-/// Returns the number of matching DEAD rows in the scope.
-#[tracing::instrument(level = "debug", name = "sql.outbox.discardable", skip_all, fields(database = %shard.name()))]
-pub async fn discardable(shard: View<'_>, scope: &Scope, filter: &OutboxFilter) -> Result<i64, StorageError> {
-    let Conditions { failed: _, dead, execution_id, min_attempts, numbers, own, tenant_id, organization_id } =
-        Conditions::of(scope, filter, &shard);
-    let count = sqlx::query_scalar!(
-        r#"SELECT count(*) AS "count!" FROM noetl.outbox
-           WHERE status = 'FAILED' AND attempts >= 0 AND available_at = 'infinity' AND $1::boolean
-             AND ($2::bigint IS NULL OR execution_id = $2) AND ($3::integer IS NULL OR attempts >= $3)
-             AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
-             AND ($5::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $5)
-             AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
-             AND ($7::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $7)
-             AND CASE WHEN $8::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($8, noetl.bucket_of(execution_id)) = 1 END"#,
-        dead,
-        execution_id,
-        min_attempts,
-        numbers.as_deref(),
-        own,
-        tenant_id,
-        organization_id,
-        shard.held(),
-    );
-    shard.run(count.fetch_one(shard.pool())).await
 }
 
 /// Deletes matching DEAD rows in the scope.

@@ -133,6 +133,7 @@ async fn hold(
     let found = sqlx::query!(
         r#"SELECT candidate.outbox_id AS "outbox_id!", candidate.execution_id
            FROM (SELECT * FROM (
+               -- First the rows to repeat, up to their number, then the PENDING rows, then the other rows to repeat.
                (SELECT outbox_id, execution_id, false AS fresh FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
@@ -145,6 +146,7 @@ async fn hold(
                   AND CASE WHEN $9::bytea IS NULL OR execution_id IS NULL THEN true ELSE get_bit($9, noetl.bucket_of(execution_id)) = 1 END
                 ORDER BY available_at LIMIT $5)
                UNION ALL
+               -- Claimed by NoETL's own server, which sets no lease.
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $6)
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
@@ -203,6 +205,7 @@ async fn hold(
                      LIMIT 1) THEN false
                ELSE pg_try_advisory_xact_lock(hashtext('noetl.outbox'), hashint8(candidate.execution_id) & 2047)
            END) AS candidate
+           -- As many rows as the execution can give, so that the limit ends the search, and with it the locks.
            CROSS JOIN LATERAL (
                SELECT 1
                UNION ALL
@@ -234,6 +237,7 @@ async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim<'_>, held: &Loc
     let claimed = sqlx::query_as!(
         Claimed,
         r#"WITH free AS MATERIALIZED (
+               -- Checked again: this snapshot sees what the earlier holders of the locks have committed.
                SELECT execution_id FROM unnest($1::bigint[]) AS free (execution_id)
                WHERE (SELECT true FROM noetl.outbox AS held
                       WHERE held.execution_id = free.execution_id AND held.status = 'IN_FLIGHT'
@@ -262,6 +266,7 @@ async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim<'_>, held: &Loc
                     WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until IS NULL)
                ) AS row
            ), prefix AS MATERIALIZED (
+               -- Up to the first row that is not due.
                SELECT execution_id, outbox_id
                FROM (SELECT *, bool_and(due) OVER (PARTITION BY execution_id ORDER BY outbox_id) AS ready,
                             min(outbox_id) OVER (PARTITION BY execution_id) AS head
@@ -284,6 +289,7 @@ async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim<'_>, held: &Loc
                    FOR UPDATE SKIP LOCKED
                ) AS row ON true
            ), mine AS MATERIALIZED (
+               -- Up to the first row that another transaction has locked or changed.
                SELECT outbox_id, retaken, exhausted
                FROM (SELECT *, bool_and(held) OVER (
                          PARTITION BY execution_id, CASE WHEN execution_id IS NULL THEN outbox_id END
@@ -296,9 +302,11 @@ async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim<'_>, held: &Loc
            ), claimed AS (
                UPDATE noetl.outbox
                SET status = 'IN_FLIGHT', locked_at = now(), updated_at = now(),
+                   -- An exhausted row is claimed to be marked as dead, which is no attempt.
                    attempts = attempts + (outbox_id <> ALL (ARRAY(SELECT outbox_id FROM mine WHERE exhausted)))::int,
                    max_attempts = $6, claimant = $8,
                    lease_until = now() + make_interval(secs => $4), lease_token = (SELECT token FROM token),
+                   -- A repetition has the id of the first delivery, except in a restored database.
                    message_id = CASE message_history WHEN (SELECT history FROM token) THEN message_id
                                 ELSE gen_random_uuid() END,
                    message_history = (SELECT history FROM token)

@@ -6,6 +6,7 @@ use crate::error::StorageError;
 use crate::pools::Database;
 use crate::view::View;
 use noetl_domain::ids::Id;
+use noetl_domain::list_position::PositionRange;
 use noetl_domain::outbox::{OutboxId, OutboxStatus};
 use noetl_domain::tenant::Scope;
 use plain_json::Text;
@@ -80,19 +81,6 @@ pub struct OutboxRow {
     pub organization_id: String,
 }
 
-/// Bounds of a page for one shard.
-#[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    /// Exclusive lower bound: creation time and id.
-    pub above: (DateTime<Utc>, i64),
-    /// Exclusive upper bound: creation time and id.
-    pub below: (DateTime<Utc>, i64),
-    /// Whether the newest rows are read first.
-    pub descending: bool,
-    /// Maximum number of rows.
-    pub limit: i64,
-}
-
 /// Calls a macro with the groups, the table and the conditions by which an index finds the rows of a filter. In the
 /// statement, `$1` are the wanted states (`wanted.state`), `$2` the execution, `$3` the minimum number of claims, `$4` the
 /// ids, `$6` the tenant of the scope, `$7` the tenant, and `$8` the organization.
@@ -163,7 +151,7 @@ macro_rules! along_index {
     };
 }
 
-/// Returns the candidates of a page in the scope, in the direction of its bounds. Payloads are read only if `payloads`
+/// Returns the candidates of a page in the scope, in the range's direction. Payloads are read only if `payloads`
 /// is set. One page is read per status.
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
@@ -171,7 +159,7 @@ pub async fn list(
     scope: &Scope,
     filter: &OutboxFilter,
     payloads: bool,
-    page: Bounds,
+    page: PositionRange,
 ) -> Result<Vec<OutboxRow>, StorageError> {
     if filter.is_outside(scope) {
         return Ok(Vec::new());
@@ -223,10 +211,10 @@ pub async fn list(
                 scope.tenant(),
                 tenant_id.as_deref(),
                 organization_id.as_deref(),
-                page.above.0,
-                page.above.1,
-                page.below.0,
-                page.below.1,
+                page.above.at,
+                page.above.id,
+                page.below.at,
+                page.below.id,
                 payloads,
                 shard.held(),
             )

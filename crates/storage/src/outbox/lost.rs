@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::error::StorageError;
 use crate::pools::Database;
 use crate::view::View;
+use noetl_domain::list_position::ListPosition;
 
 /// A delivered notification of an execution that has no other event than the one that it tells of.
 #[derive(Debug, Clone)]
@@ -18,24 +19,21 @@ pub struct Untouched {
     pub subject: String,
 }
 
-/// Place of an execution among those with a status: its start time, as lists order it, and its id.
-pub type PendingPlace = (DateTime<Utc>, i64);
-
 /// Untouched executions of a page.
 #[derive(Debug)]
 pub struct UntouchedPage {
     /// Their notifications that one claimant delivered up to a time.
     pub rows: Vec<Untouched>,
     /// Last execution of the page, after which the next one begins; `None` after the last page.
-    pub last: Option<PendingPlace>,
+    pub last: Option<ListPosition>,
 }
 
-/// Returns the notifications of up to `limit` executions after a place, whose status in the list is PENDING and that have
-/// no event of a worker, if `claimant` delivered them up to a time.
+/// Returns the notifications of up to `limit` executions after a position, whose status in the list is PENDING and that
+/// have no event of a worker, if `claimant` delivered them up to a time.
 #[tracing::instrument(level = "debug", name = "sql.outbox.untouched", skip_all, fields(database = %shard.name()))]
 pub async fn untouched(
     shard: View<'_>,
-    after: Option<PendingPlace>,
+    after: Option<ListPosition>,
     limit: i64,
     claimant: &str,
     until: DateTime<Utc>,
@@ -46,8 +44,8 @@ pub async fn untouched(
                WHERE upper(status) = 'PENDING'
                  AND ($1::timestamptz IS NULL OR (noetl.list_time(start_time, 9), execution_id) > ($1, $2))
                ORDER BY noetl.list_time(start_time, 9), execution_id LIMIT $3"#,
-            after.map(|place| place.0),
-            after.map(|place| place.1),
+            after.map(|after| after.at),
+            after.map(|after| after.id),
             limit,
         );
         let pending = pending.fetch_all(shard.pool()).await?;
@@ -68,7 +66,7 @@ pub async fn untouched(
             shard.held(),
         );
         let last = pending.last().filter(|_| i64::try_from(pending.len()) == Ok(limit));
-        let last = last.map(|row| (row.time, row.execution_id));
+        let last = last.map(|row| ListPosition { at: row.time, id: row.execution_id });
         Ok(UntouchedPage { rows: rows.fetch_all(shard.pool()).await?, last })
     };
     shard.run(work).await

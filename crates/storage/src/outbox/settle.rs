@@ -124,7 +124,7 @@ impl Failed {
 
 /// Marks the rows in the scope that are in flight under these tokens as failed, and returns them. The delay of a row is
 /// the entry of `delays` at its number of attempts, or the last entry. After the last attempt that its claim allowed, a
-/// row is DEAD.
+/// row is DEAD. Without delays, each row is.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.mark_failed", skip_all,
     fields(database = %shard.name(), count = failures.len(), count = delays.len())
@@ -169,29 +169,8 @@ pub async fn mark_failed(
 
 /// Marks the rows that are in flight under these tokens as DEAD, and returns their ids.
 pub async fn mark_dead(shard: &Database, failures: &[Failure]) -> Result<Vec<i64>, StorageError> {
-    let (ids, tokens) = columns(failures.iter().map(|failure| failure.row));
-    let errors: Vec<String> = failures.iter().map(|failure| failure.error.clone()).collect();
-    let changed = sqlx::query_scalar!(
-        r#"WITH held AS MATERIALIZED (
-               SELECT row.outbox_id, ref.error
-               FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ref (outbox_id, token, error)
-                     ORDER BY outbox_id) AS ref
-               CROSS JOIN LATERAL (
-                   SELECT outbox_id FROM noetl.outbox
-                   WHERE outbox_id = ref.outbox_id AND lease_token = ref.token AND status = 'IN_FLIGHT'
-                   FOR UPDATE
-               ) AS row)
-           UPDATE noetl.outbox AS row
-           SET status = 'FAILED', last_error = held.error, available_at = 'infinity', updated_at = now(),
-               lease_until = NULL, lease_token = NULL, claimant = NULL
-           FROM held
-           WHERE row.outbox_id = held.outbox_id AND row.outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))
-           RETURNING row.outbox_id"#,
-        &ids,
-        &tokens,
-        &errors,
-    );
-    shard.run(changed.fetch_all(shard.pool())).await
+    let dead = mark_failed(shard, &Scope::Unrestricted, failures, &[]).await?;
+    Ok(dead.into_iter().map(|row| row.outbox_id).collect())
 }
 
 /// Releases rows whose delivery says nothing of them: undoes the claim and makes them claimable after `delay_seconds`.

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use tokio::time::{Instant, timeout};
 
-use super::rows::{self, EventRow, StartRow, StateRow};
+use super::rows::{self, EventRow, StartRow, StateRow, Stored};
 use super::{Defect, Projected, SnapshotInfo};
 use crate::budget::{Budget, Exceeded, uncharged};
 use crate::connections::Transaction;
@@ -94,7 +94,8 @@ async fn read_few(
     while let Some(row) = rows.try_next().await? {
         match row {
             StateRow::Start(start) => {
-                let bytes = start.snapshot.as_ref().map_or(0, String::len);
+                let snapshot = start.stored.as_ref().and_then(|stored| stored.snapshot.as_ref());
+                let bytes = snapshot.map_or(0, String::len);
                 if bytes > room && !(found.is_empty() && others.is_empty()) {
                     left.insert(start.id);
                     continue;
@@ -187,44 +188,13 @@ pub(super) async fn set_timeout(tx: &mut Transaction, limit: Duration) -> sqlx::
     Ok(())
 }
 
-/// A stored snapshot before its checks.
-struct Stored {
-    version: i64,
-    snapshot: Option<String>,
-    checksum: String,
-    schema: Option<i32>,
-    as_of: Option<String>,
-    system: Option<String>,
-    applied_count: Option<i64>,
-    updated_at: DateTime<Utc>,
-}
-
-impl StartRow {
-    fn stored(self) -> Option<Stored> {
-        Some(Stored {
-            version: self.version?,
-            snapshot: self.snapshot,
-            checksum: self.checksum?,
-            schema: self.schema,
-            as_of: self.as_of,
-            system: self.system,
-            applied_count: self.applied_count,
-            updated_at: self.updated_at?,
-        })
-    }
-}
-
 impl Projected {
     /// Returns the start of the fold: the stored snapshot if it is valid and has no event after `until`, else the empty
     /// state. The status of the state has this source.
-    fn start(mut row: StartRow, until: Option<Moment>, source: StatusSource) -> Self {
-        let tenancy = Tenancy {
-            tenant_id: std::mem::take(&mut row.tenant_id),
-            organization_id: std::mem::take(&mut row.organization_id),
-        };
+    fn start(row: StartRow, until: Option<Moment>, source: StatusSource) -> Self {
         let mut projected = Self {
             execution_id: Id::new(row.id),
-            tenancy,
+            tenancy: Tenancy { tenant_id: row.tenant_id, organization_id: row.organization_id },
             projection: Projection::default().with_status_from(source),
             snapshot: None,
             folded: 0,
@@ -232,13 +202,13 @@ impl Projected {
             start_is_stored: false,
             document_labels: Labels::default(),
             base: TxSnapshot::beginning().to_string(),
-            as_of: std::mem::take(&mut row.read_as_of),
-            system: std::mem::take(&mut row.read_system),
-            life: row.read_life.take(),
+            as_of: row.read_as_of,
+            system: row.read_system,
+            life: row.read_life,
             unusable: None,
             until,
         };
-        let stored = row.stored();
+        let stored = row.stored;
         match stored.as_ref().map(|stored| stored.open(&projected.system, source)) {
             Some(Ok((projection, ..))) if until.is_some_and(|until| !projection.is_within(until)) => {}
             Some(Ok((projection, snapshot, base))) => {

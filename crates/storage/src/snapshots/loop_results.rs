@@ -10,9 +10,10 @@ use tokio::time::timeout;
 use super::Projected;
 use super::load::{bounds, set_timeout};
 use super::rows::readable;
-use crate::budget::{Budget, Exceeded, uncharged};
+use crate::budget::{Budget, uncharged};
 use crate::connections::Transaction;
 use crate::error::StorageError;
+use crate::metered::passed;
 use crate::pools::Database;
 use noetl_domain::event::Event;
 use noetl_domain::id_span::IdSpan;
@@ -49,23 +50,8 @@ pub async fn loop_results(
     let budget = Budget::current();
     let read = timeout(limit, uncharged(read_results(&mut tx, loops, budget.as_deref()))).await;
     let results = read.map_err(|_| shard.timed_out(limit))?.map_err(|error| shard.failed(error))?;
-    let results = results.map_err(StorageError::LimitExceeded)?;
     shard.run(tx.commit()).await?;
     Ok(results.iter().map(LoopResults::list).collect())
-}
-
-/// An event of a loop.
-struct LoopRow {
-    place: i64,
-    execution_id: i64,
-    event_id: i64,
-    created_at: DateTime<Utc>,
-    event_type: String,
-    node_name: Option<String>,
-    status: Option<String>,
-    context: Option<String>,
-    result: Option<String>,
-    meta: Option<String>,
 }
 
 /// Reads the events of the loops. Their bytes are charged to the budget, but not their number: a loop is one value of
@@ -74,7 +60,7 @@ async fn read_results(
     tx: &mut Transaction,
     loops: &[LoopOfState<'_>],
     budget: Option<&Budget>,
-) -> sqlx::Result<Result<Vec<LoopResults>, Exceeded>> {
+) -> sqlx::Result<Vec<LoopResults>> {
     let ids: Vec<i64> = loops.iter().map(|one| one.projected.execution_id.get()).collect();
     let span = IdSpan::of(&ids);
     let steps: Vec<String> = loops.iter().map(|one| one.step.to_owned()).collect();
@@ -83,8 +69,7 @@ async fn read_results(
         loops.iter().map(|one| bounds(one.projected.until)).map(|(last, latest)| (last.get(), latest)).unzip();
     let types: Vec<String> = LoopResults::types().map(str::to_owned).collect();
     let mut results: Vec<LoopResults> = loops.iter().map(|_| LoopResults::default()).collect();
-    let mut rows = sqlx::query_as!(
-        LoopRow,
+    let mut rows = sqlx::query!(
         r#"SELECT wanted.place AS "place!", event.execution_id AS "execution_id!", event.event_id AS "event_id!",
                   greatest(least(event.created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
                   coalesce(event.event_type, '') AS "event_type!", event.node_name, event.status,
@@ -112,28 +97,20 @@ async fn read_results(
     )
     .fetch(&mut **tx);
     while let Some(row) = rows.try_next().await? {
-        let charged = budget.map_or(Ok(()), |budget| budget.charge_bytes(row.result.as_ref().map_or(0, String::len)));
-        if let Err(exceeded) = charged {
-            return Ok(Err(exceeded));
-        }
+        let bytes = row.result.as_ref().map_or(0, String::len);
+        budget.map_or(Ok(()), |budget| budget.charge_bytes(bytes)).map_err(passed)?;
         let place = usize::try_from(row.place - 1).ok().and_then(|place| results.get_mut(place));
         if let Some(result) = place {
-            result.fold(&Event::from(row));
+            let (execution, event) = (Id::new(row.execution_id), Id::new(row.event_id));
+            result.fold(&Event {
+                node_name: row.node_name,
+                status: row.status,
+                context: row.context.map(readable),
+                result: row.result.map(readable),
+                meta: row.meta.map(readable),
+                ..Event::bare(execution, event, Id::new(0), &row.event_type, row.created_at)
+            });
         }
     }
-    Ok(Ok(results))
-}
-
-impl From<LoopRow> for Event {
-    fn from(row: LoopRow) -> Self {
-        let (execution, event) = (Id::new(row.execution_id), Id::new(row.event_id));
-        Self {
-            node_name: row.node_name,
-            status: row.status,
-            context: row.context.map(readable),
-            result: row.result.map(readable),
-            meta: row.meta.map(readable),
-            ..Self::bare(execution, event, Id::new(0), &row.event_type, row.created_at)
-        }
-    }
+    Ok(results)
 }

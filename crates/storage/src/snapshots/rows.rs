@@ -14,19 +14,24 @@ use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_domain::workflow::known_types;
 use plain_json as json;
 
-/// Tenant of a log, and its stored snapshot, if there is one, before the checks.
-pub(super) struct StartRow {
-    pub(super) id: i64,
-    pub(super) tenant_id: String,
-    pub(super) organization_id: String,
-    pub(super) version: Option<i64>,
+/// A stored snapshot before its checks.
+pub(super) struct Stored {
+    pub(super) version: i64,
     pub(super) snapshot: Option<String>,
-    pub(super) checksum: Option<String>,
+    pub(super) checksum: String,
     pub(super) schema: Option<i32>,
     pub(super) as_of: Option<String>,
     pub(super) system: Option<String>,
     pub(super) applied_count: Option<i64>,
-    pub(super) updated_at: Option<DateTime<Utc>>,
+    pub(super) updated_at: DateTime<Utc>,
+}
+
+/// Tenant of a log, and its stored snapshot, if there is one.
+pub(super) struct StartRow {
+    pub(super) id: i64,
+    pub(super) tenant_id: String,
+    pub(super) organization_id: String,
+    pub(super) stored: Option<Stored>,
     /// Transaction snapshot of the read.
     pub(super) read_as_of: String,
     /// Database cluster of the read.
@@ -218,6 +223,7 @@ pub(super) fn starts<'e>(
              ) AS stored ON true
              WHERE $9::text IS NULL OR owner.tenant_id = $9
          ), base AS (
+             -- The transaction ids of another database, or of a state that is not used, say nothing of these events.
              SELECT start.id,
                     CASE WHEN start.schema = $10 AND start.system = system.id THEN start.as_of ELSE $11 END AS as_of
              FROM start CROSS JOIN system
@@ -265,14 +271,18 @@ impl From<AnyRow> for StateRow {
                 id: row.id,
                 tenant_id: row.tenant_id.unwrap_or_default(),
                 organization_id: row.organization_id.unwrap_or_default(),
-                version: row.version,
-                snapshot: row.snapshot,
-                checksum: row.checksum,
-                schema: row.schema,
-                as_of: row.stored_as_of,
-                system: row.system,
-                applied_count: row.applied_count,
-                updated_at: row.updated_at,
+                stored: row.version.zip(row.checksum).zip(row.updated_at).map(|((version, checksum), updated_at)| {
+                    Stored {
+                        version,
+                        snapshot: row.snapshot,
+                        checksum,
+                        schema: row.schema,
+                        as_of: row.stored_as_of,
+                        system: row.system,
+                        applied_count: row.applied_count,
+                        updated_at,
+                    }
+                }),
                 read_as_of: row.read_as_of.unwrap_or_default(),
                 read_system: row.read_system.unwrap_or_default(),
                 read_life: row.read_life,

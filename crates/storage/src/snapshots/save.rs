@@ -10,7 +10,6 @@ use crate::pools::Database;
 use noetl_domain::id_span::IdSpan;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::{Watermark, checksum};
-use noetl_domain::tenant::Tenancy;
 
 /// Stores projections of one shard, each only if it is later than the stored one, and updates the row of
 /// `noetl.execution` for each that it stored. Rows are written in the order of their ids, so concurrent calls don't
@@ -28,8 +27,8 @@ use noetl_domain::tenant::Tenancy;
     fields(database = %shard.name(), count = projections.len())
 )]
 pub async fn save(shard: &Database, projections: &[Projected]) -> Result<(), StorageError> {
-    let mut rows: Vec<Stored> = projections.iter().filter_map(|one| Stored::new(one, shard.shape())).collect();
-    rows.sort_by_key(|row| row.id);
+    let mut rows: Vec<Stored<'_>> = projections.iter().filter_map(|one| Stored::new(one, shard.shape())).collect();
+    rows.sort_by_key(|row| row.projected.execution_id);
     let work = async {
         let mut tx = shard.planned_for(rows.len()).begin().await?;
         store(&mut tx, rows, shard.shape()).await?;
@@ -46,19 +45,13 @@ pub async fn begin_life(shard: &Database) -> Result<(), StorageError> {
 }
 
 /// A row to store.
-struct Stored {
-    id: i64,
-    tenancy: Tenancy,
+struct Stored<'a> {
+    projected: &'a Projected,
+    /// Version of the state.
     version: i64,
     /// State as JSON text, which needs much less memory than a parsed value: many executions are stored together.
     snapshot: String,
     checksum: String,
-    applied_count: i64,
-    as_of: String,
-    system: String,
-    life: Option<String>,
-    /// Checksum of the stored snapshot that this row replaces because it can't be used.
-    unusable: Option<String>,
     read_model: ReadModel,
 }
 
@@ -80,26 +73,15 @@ struct ReadModel {
     first_step_at: Option<DateTime<Utc>>,
 }
 
-impl Stored {
+impl<'a> Stored<'a> {
     /// Creates the row of a projection, with the version of its state; `None` if no event was folded.
-    fn new(projected: &Projected, schema: i32) -> Option<Self> {
+    fn new(projected: &'a Projected, schema: i32) -> Option<Self> {
         let Projected { projection, as_of, system, .. } = projected;
         let (version, applied_count) = (projection.version?.get(), projection.applied_count);
         let state = serde_json::to_value(&projection.state).ok()?;
         let checksum = checksum(&state, Watermark { as_of, system, version, applied_count, schema }).ok()?;
-        Some(Self {
-            id: projected.execution_id.get(),
-            tenancy: projected.tenancy.clone(),
-            version,
-            snapshot: state.to_string(),
-            checksum,
-            applied_count,
-            as_of: as_of.clone(),
-            system: system.clone(),
-            life: projected.life.clone(),
-            unusable: projected.unusable.clone(),
-            read_model: ReadModel::new(projected),
-        })
+        let read_model = ReadModel::new(projected);
+        Some(Self { projected, version, snapshot: state.to_string(), checksum, read_model })
     }
 }
 
@@ -127,14 +109,14 @@ impl ReadModel {
 }
 
 #[expect(clippy::too_many_lines, reason = "one statement, and its columns")]
-async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx::Result<()> {
+async fn store(tx: &mut Transaction, mut rows: Vec<Stored<'_>>, schema: i32) -> sqlx::Result<()> {
     let snapshots: Vec<String> = rows.iter_mut().map(|row| std::mem::take(&mut row.snapshot)).collect();
     macro_rules! column {
         ($row:ident => $value:expr) => {
             &rows.iter().map(|$row| $value).collect::<Vec<_>>()
         };
     }
-    let span = IdSpan::of(column!(row => row.id));
+    let span = IdSpan::of(column!(row => row.projected.execution_id.get()));
     let insert = sqlx::query!(
         "WITH database AS MATERIALIZED (
              SELECT tx_id AS bound_by, xmin::text::bigint = (tx_id::text::bigint & 4294967295) AS is_bound
@@ -222,13 +204,13 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
                               (false, listed.tenant_id, listed.organization_id)) AS o (taken, tenant_id, organization_id)
                  WHERE o.taken = ((listed.tenant_id, listed.organization_id) = ('default', 'default')))
          WHERE listed.last_event_id IS NULL OR listed.last_event_id <= EXCLUDED.last_event_id",
-        column!(row => row.id),
+        column!(row => row.projected.execution_id.get()),
         column!(row => row.version),
         &snapshots,
         column!(row => row.checksum.clone()),
-        column!(row => row.applied_count),
-        column!(row => row.as_of.clone()),
-        column!(row => row.system.clone()),
+        column!(row => row.projected.projection.applied_count),
+        column!(row => row.projected.as_of.clone()),
+        column!(row => row.projected.system.clone()),
         column!(row => row.read_model.catalog_id) as &[Option<i64>],
         column!(row => row.read_model.parent) as &[Option<i64>],
         column!(row => row.read_model.path.clone()) as &[Option<String>],
@@ -240,12 +222,12 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>, schema: i32) -> sqlx
         column!(row => row.read_model.error.clone()) as &[Option<String>],
         AGGREGATE,
         schema,
-        column!(row => row.unusable.clone()) as &[Option<String>],
-        column!(row => row.tenancy.tenant_id.clone()),
-        column!(row => row.tenancy.organization_id.clone()),
+        column!(row => row.projected.unusable.clone()) as &[Option<String>],
+        column!(row => row.projected.tenancy.tenant_id.clone()),
+        column!(row => row.projected.tenancy.organization_id.clone()),
         span.first,
         span.last,
-        column!(row => row.life.clone()) as &[Option<String>],
+        column!(row => row.projected.life.clone()) as &[Option<String>],
         column!(row => row.read_model.pool.clone()) as &[Option<String>],
         column!(row => row.read_model.rerun_of) as &[Option<i64>],
         column!(row => row.read_model.failed_steps),

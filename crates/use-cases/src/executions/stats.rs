@@ -1,6 +1,6 @@
 //! Numbers of executions by status and by path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use noetl_domain::execution::Status;
 use noetl_domain::shard::ShardIndex;
@@ -42,22 +42,21 @@ impl ExecutionStats {
     #[must_use]
     pub fn of_shards(shards: Vec<Vec<GroupCount>>, unavailable: Vec<ShardIndex>) -> Self {
         let mut stats = Self { unavailable, ..Self::default() };
-        let (mut by_place, mut paths) = (BTreeMap::new(), BTreeMap::new());
+        let (mut by_status, mut paths) = (HashMap::<Status, i64>::new(), BTreeMap::new());
         for groups in shards {
             let (of_status, of_path): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| group.status.is_some());
             stats.capped |= of_status.iter().map(|group| group.count).sum::<i64>() > Self::MAX_COUNTED;
             stats.more_paths |= of_path.len() > max_paths();
             for GroupCount { status, count, .. } in of_status {
-                let place = place(Status::from_stored(&status.unwrap_or_default()));
-                *by_place.entry(place).or_default() += count;
+                *by_status.entry(Status::from_stored(&status.unwrap_or_default())).or_default() += count;
             }
             for GroupCount { path, count, .. } in of_path {
                 *paths.entry(path).or_default() += count;
             }
         }
-        stats.total = by_place.values().sum();
+        stats.total = by_status.values().sum();
         stats.by_status =
-            by_place.into_iter().filter_map(|(place, count)| Some((*Status::ALL.get(place)?, count))).collect();
+            Status::ALL.into_iter().filter_map(|status| Some((status, *by_status.get(&status)?))).collect();
         stats.by_path = paths.into_iter().map(|(path, count)| PathCount { path, count }).collect();
         stats.by_path.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.path.cmp(&b.path)));
         stats.more_paths |= stats.by_path.len() > max_paths();
@@ -68,11 +67,6 @@ impl ExecutionStats {
 
 fn max_paths() -> usize {
     usize::try_from(ExecutionStats::MAX_PATHS).unwrap_or(usize::MAX)
-}
-
-/// Returns the place of a status in the list of all statuses.
-fn place(status: Status) -> usize {
-    Status::ALL.iter().position(|other| *other == status).unwrap_or_default()
 }
 
 #[cfg(test)]
