@@ -78,6 +78,22 @@ has_python() {
     python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
 }
 
+# python_packages FOLDER FILE…: installs the packages of requirements files in a virtual environment if they have changed.
+python_packages() {
+    venv=$1 changed=''
+    shift
+    for file; do
+        [ "$venv/installed" -nt "$file" ] || changed=yes
+        set -- "$@" --requirement "$file"
+        shift
+    done
+    [ -n "$changed" ] || return 0
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$@"
+    touch "$venv/installed"
+}
+
 # Installs the npm packages of tests/third_party if they have changed.
 third_party_modules() {
     (

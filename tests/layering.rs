@@ -112,14 +112,14 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "noetl_api::updates",
         ],
     ),
-    // Variables without a value, which only the transport knows.
-    ("graphql_transport", &["noetl_api::audit", "noetl_api::guards", "noetl_api::scalars"]),
+    // Its limits, and variables without a value, which only the transport knows.
+    ("graphql_transport", &["noetl_api::audit", "noetl_api::context", "noetl_api::guards", "noetl_api::scalars"]),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
-    ("noetl_storage::tail", &["noetl_api::server::event_stream", "noetl_api::server::feed_status"]),
-    ("noetl_storage::transactions", &["noetl_api::server::event_stream", "noetl_api::server::feed_status"]),
+    ("noetl_storage::tail", &["noetl_api::server::event_stream"]),
+    ("noetl_storage::transactions", &["noetl_api::server::event_stream"]),
     ("noetl_storage::machines", &["noetl_api::server::replicas"]),
     ("noetl_storage::tail_covered", &["noetl_api::event::stream_cursor"]),
-    ("noetl_storage::pools", &["noetl_api::context", "noetl_api::server::feed_status", "noetl_api::server::shards"]),
+    ("noetl_storage::pools", &["noetl_api::context", "noetl_api::server::event_stream", "noetl_api::server::shards"]),
 ];
 
 /// A source file.

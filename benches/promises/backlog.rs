@@ -19,7 +19,7 @@ const HUGE: i64 = 10_000_000;
 const UNCOMMITTED: i64 = 5_000_000;
 const POLLS: u32 = 500;
 /// A replica that does nothing but publish, and polls often.
-const ONLY_PUBLISH: [(&str, &str); 3] =
+pub const ONLY_PUBLISH: [(&str, &str); 3] =
     [("NOETL_EVENT_STREAM_POLL_MS", "10"), ("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")];
 
 /// Inserts events of 1000 executions, with ids from `first` on.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use async_nats::{HeaderMap, jetstream};
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
+use noetl_testkit::feed::insert;
 use noetl_testkit::{Deployment, Live, Server, eventually};
 use serde_json::json;
-use sqlx::postgres::PgConnection;
 
+use crate::backlog::ONLY_PUBLISH;
 use crate::report::{self, Limit, Report};
 
 const EVENTS: i64 = 1_000;
@@ -52,7 +53,7 @@ async fn latencies(deployment: &Deployment, server: &Server, execution: i64, aft
     while live.next().await.unwrap()["events"]["__typename"] != "CaughtUp" {}
     let mut writer = deployment.shard(0).await;
     let begun = Instant::now();
-    insert(&mut writer, execution, after + FIRST).await;
+    insert(&mut writer, (execution, after + FIRST)).await;
     arrivals(&mut live, 1).await;
     let first = begun.elapsed().as_secs_f64();
     let writing = async {
@@ -60,7 +61,7 @@ async fn latencies(deployment: &Deployment, server: &Server, execution: i64, aft
         let mut committed = HashMap::new();
         for event in after + FIRST + 1..after + FIRST + EVENTS {
             ticks.tick().await;
-            insert(&mut writer, execution, event).await;
+            insert(&mut writer, (execution, event)).await;
             committed.insert(event, Instant::now());
         }
         committed
@@ -82,15 +83,6 @@ async fn arrivals(live: &mut Live, count: i64) -> Vec<(i64, Instant)> {
     arrived
 }
 
-async fn insert(writer: &mut PgConnection, execution: i64, event: i64) {
-    sqlx::query("INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ($1, $2, 'call.done')")
-        .bind(execution)
-        .bind(event)
-        .execute(writer)
-        .await
-        .unwrap();
-}
-
 /// Measures the time from the kill of the leader to the first event that another replica publishes.
 pub async fn measure_takeover(report: &mut Report) {
     let deployment = Deployment::start(1).await;
@@ -101,7 +93,7 @@ pub async fn measure_takeover(report: &mut Report) {
         let (mut leader, _other) = if one.name().await == leader { (one, other) } else { (other, one) };
         let begun = Instant::now();
         leader.kill_9().await;
-        insert(&mut deployment.shard(0).await, FIRST, event).await;
+        insert(&mut deployment.shard(0).await, (FIRST, event)).await;
         let published = usize::try_from(event).unwrap() + 1;
         eventually("it is published", async || (deployment.published().await.len() == published).then_some(())).await;
         longest = longest.max(begun.elapsed());
@@ -115,8 +107,7 @@ pub async fn measure_takeover(report: &mut Report) {
 pub async fn measure_backlog(report: &mut Report, events: i64) {
     let deployment = Deployment::start(1).await;
     // Short polls, and no projector: the raw publisher's messages have no consumer either.
-    let alone = [("NOETL_EVENT_STREAM_POLL_MS", "10"), ("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")];
-    let server = deployment.replica_with(&alone).await;
+    let server = deployment.replica_with(&ONLY_PUBLISH).await;
     deployment.feeds_begun().await;
     let mut shard = deployment.shard(0).await;
     sqlx::raw_sql("BEGIN").execute(&mut shard).await.unwrap();

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::projections::ADVANCE_PROJECTIONS;
+use noetl_testkit::{Deployment, QUIET, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use crate::report::{self, Limit, Report};
+use crate::report::{self, Limit, Report, Spread};
 
 const SHORT: i64 = 1_000;
 const LONG: i64 = 1_000_000;
@@ -14,7 +15,7 @@ const MORE: i64 = 100;
 const ROUNDS: i64 = 20;
 
 /// Writes the events of a workflow that repeats 20 steps. Each run of a step has ten events, three of unknown type.
-const WRITE: &str = "
+pub const WRITE: &str = "
     INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, meta, result, context)
     SELECT $1, $1 + n,
            (ARRAY['step.enter', 'command.issued', 'command.claimed', 'command.started', 'call.done',
@@ -26,8 +27,6 @@ const WRITE: &str = "
            CASE WHEN n % 10 = 6 THEN jsonb_build_object('values', jsonb_build_object('v' || n / 10 % 10, n)) END
     FROM generate_series($2::bigint, $3::bigint) AS n";
 
-const ADVANCE: &str = "mutation($ids: [ID!]!) { advanceProjections(input: {executionIds: $ids}) {
-    results { advanced { appliedCount folded } userErrors { message } } } }";
 const READ: &str = "query($id: ID!) { execution(id: $id) { status steps { nodes { name status attempt } } } }";
 
 struct Log {
@@ -56,7 +55,7 @@ impl Log {
     /// Advances the projection and returns the time in seconds.
     async fn advance(&self, server: &Server, folded: i64) -> f64 {
         let begun = Instant::now();
-        let data = server.data(ADVANCE, json!({ "ids": [self.id.to_string()] })).await;
+        let data = server.data(ADVANCE_PROJECTIONS, json!({ "ids": [self.id.to_string()] })).await;
         let seconds = begun.elapsed().as_secs_f64();
         let result = &data["advanceProjections"]["results"][0];
         assert_eq!(result["userErrors"], json!([]), "{data}");
@@ -81,21 +80,14 @@ impl Log {
             reads.push(self.read(server).await);
             advances.push(self.advance(server, MORE).await);
         }
-        (median(advances), median(reads))
+        (Spread::of(advances).median, Spread::of(reads).median)
     }
-}
-
-fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
 }
 
 pub async fn measure(report: &mut Report) {
     let deployment = Deployment::start(0).await;
     // Background tasks are off: otherwise their work would be measured too.
-    let quiet =
-        [("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false"), ("NOETL_OUTBOX_RELAY", "false")];
-    let server = deployment.replica_with(&quiet).await;
+    let server = deployment.replica_with(&QUIET).await;
     server.register_entry("bench/fold", &json!({ "kind": "playbook" })).await;
     let mut short = Log::new(&deployment, &server, SHORT).await;
     let mut long = Log::new(&deployment, &server, LONG).await;

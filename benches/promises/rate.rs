@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
-use crate::report::{self, Limit, Report};
+use crate::report::{self, Limit, Report, Spread};
 
 /// Argument with which this program runs as the bare server.
 pub const BARE: &str = "bare-server";
@@ -47,7 +47,7 @@ pub async fn measure(deployment: &Deployment, report: &mut Report) {
     }
     let used = (report::cpu_seconds(server) - before.0, report::cpu_seconds(&bare) - before.1);
     let name = "authenticated { server { version } } at 16 connections";
-    report.figure(name, median(rates), "per s", None);
+    report.figure(name, Spread::of(rates).median, "per s", None);
     report.figure(
         &format!("{name}: CPU / bare GraphQL server"),
         (used.0 / requests) / (used.1 / bare_requests),
@@ -57,7 +57,7 @@ pub async fn measure(deployment: &Deployment, report: &mut Report) {
     report.figure(&format!("{name}: CPU"), used.0 / requests * 1e6, "µs each", None);
     report.figure(
         &format!("{name}: rate / bare GraphQL server"),
-        median(ratios),
+        Spread::of(ratios).median,
         "ratio",
         Some(Limit::AtLeast(0.9 * REFERENCE)),
     );
@@ -139,9 +139,4 @@ fn is_whole(response: &[u8]) -> bool {
     let head = std::str::from_utf8(&response[..end]).unwrap().to_ascii_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length:")).expect("a length");
     response.len() >= end + 4 + length.trim().parse::<usize>().unwrap()
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }

@@ -7,6 +7,7 @@ use noetl_testkit::Server;
 use serde_json::{Value, json};
 
 use crate::hot::load::Sample;
+use crate::hot::processes::seconds;
 
 /// Limit of a figure.
 #[derive(Debug, Clone, Copy)]
@@ -125,8 +126,6 @@ impl Compared {
                 "p50Millis": of(|one| one.p50),
                 "p99Millis": of(|one| one.p99),
                 "cpuMicros": of(|one| one.worker_cpu),
-                "postgresCpuMicros": of(|one| one.postgres_cpu),
-                "clientCpuMicros": of(|one| one.client_cpu),
                 "productRatio": self.ratio(index).json(),
             })
         };
@@ -268,10 +267,7 @@ pub fn reset_peak(server: &Server) {
 
 /// Returns the CPU time that a server's process has used, in seconds (Linux).
 pub fn cpu_seconds(server: &Server) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    let ticks = |field: usize| fields[field].parse::<f64>().unwrap();
-    (ticks(11) + ticks(12)) / 100.0
+    seconds(server.pid(), false)
 }
 
 fn memory_mib(server: &Server, name: &str) -> f64 {

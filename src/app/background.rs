@@ -61,7 +61,7 @@ pub(super) fn start_metrics_upkeep(supervisor: &mut Supervisor, metrics: Prometh
 pub(super) fn start_broker_tasks(
     supervisor: &mut Supervisor,
     housekeeping: &Housekeeping,
-    hub: Option<&Hub>,
+    hub: &Hub,
     replica: &str,
     client: &async_nats::Client,
     wake_ups: &WakeUps,
@@ -69,10 +69,8 @@ pub(super) fn start_broker_tasks(
     config: &Config,
 ) {
     for shard in housekeeping.outbox.shards() {
-        if let Some(hub) = hub {
-            supervisor.start("live feed", infallible(hub.clone().run(shard, supervisor.soft())));
-            supervisor.start("replays", infallible(hub.clone().replay(shard, supervisor.soft())));
-        }
+        supervisor.start("live feed", infallible(hub.clone().run(shard, supervisor.soft())));
+        supervisor.start("replays", infallible(hub.clone().replay(shard, supervisor.soft())));
         if config.outbox_relay {
             let (outbox, stream) = (housekeeping.outbox.clone(), config.notifications.clone());
             let lost = LostNotifications::new(shard, outbox.clone(), client.clone(), stream.names.clone());

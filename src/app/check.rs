@@ -1,38 +1,24 @@
 //! Compares databases and streams, and repairs their differences.
 
-use std::sync::Arc;
-
-use uuid::Uuid;
-
 use super::databases::connect;
 use super::error::AppError;
-use super::{arm_fault_point, broker, housekeeping, lease};
+use super::{arm_fault_point, broker, command_services};
 use crate::config::Config;
 use noetl_feed::publish::inspection::{self, Inspection, Messages};
-use noetl_runtime::wake::WakeUps;
-use noetl_service::catalog::Catalog;
 use noetl_service::check::findings::Findings;
 use noetl_service::check::kinds::Kind;
 use noetl_service::check::{Check, Repairer};
-use noetl_storage::machines::Holder;
 use noetl_storage::tail::History;
 
 /// Compares the cluster database, the shards and the streams. With `repair`, repairs the differences. Fails if the
 /// cluster database is down, because nothing can be compared without it.
-#[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
 pub async fn check(config: &Config, repair: bool) -> Result<Findings, AppError> {
     arm_fault_point(config);
-    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
-    let databases = connect(settings, 4).await?;
+    let databases = connect(config, Some(4)).await?;
     let mut check = Check::begin(databases.clone()).await;
     check.ids(repair).await;
     if repair {
-        // Takes any machine id, because a running server may hold the configured one.
-        let holder = Holder { owner: Uuid::new_v4(), description: None };
-        let ids = Arc::new(lease(&databases, &holder, None).await?);
-        let wake_ups = WakeUps::new(databases.shards().len());
-        let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
-        let services = housekeeping(config, databases, &ids, &catalog, &wake_ups);
+        let (services, ids) = command_services(config, databases).await?;
         let repairer = Repairer {
             executions: services.executions,
             subscriptions: services.subscriptions,

@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;
 
 use super::error::AppError;
-use crate::config::{Config, DatabaseSettings};
+use crate::config::Config;
 use crate::tasks::partitions;
 use noetl_domain::shard::{ShardIndex, ShardMap};
 use noetl_runtime::clock;
@@ -20,9 +20,11 @@ use noetl_storage::rights::{self, MissingRights};
 use noetl_storage::shard_map::{self, Identity};
 use noetl_storage::suitability;
 
-/// Creates the databases' pools without connecting. The cluster database may also be the first shard; the two then
-/// share a pool.
-pub(super) fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database>, Vec<Arc<Database>>) {
+/// Creates the pools of the configured databases without connecting. Without `pool_size`, the settings say how many
+/// connections a pool has. The cluster database may also be the first shard; the two then share a pool.
+pub(super) fn open(config: &Config, pool_size: Option<u32>) -> Result<(Arc<Database>, Vec<Arc<Database>>), AppError> {
+    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
+    let pool_size = pool_size.unwrap_or(settings.pool_size);
     let database = |name, servers: &[PgConnectOptions]| {
         let login = Login::new(servers.to_vec(), settings.password_file.clone());
         Arc::new(Database::with_login(name, &login, pool_size).with_status_from(settings.status_source))
@@ -36,7 +38,7 @@ pub(super) fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database
     };
     let shards: Vec<_> = settings.shards.iter().zip(0..).map(shard).collect();
     let shards = if shards.is_empty() { vec![Arc::clone(&cluster)] } else { shards };
-    (cluster, shards)
+    Ok((cluster, shards))
 }
 
 /// Returns whether two DSNs name the same database on the same servers, in any order.
@@ -50,8 +52,7 @@ fn are_same_addresses(one: &[PgConnectOptions], other: &[PgConnectOptions]) -> b
 
 /// Returns what [`migrate`] would change in the tables of each configured database. Changes nothing.
 pub async fn migration_plan(config: &Config) -> Result<Vec<(DatabaseName, Vec<Step>)>, AppError> {
-    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
-    let (cluster, shards) = open(settings, 2);
+    let (cluster, shards) = open(config, Some(2))?;
     let mut plan = Vec::new();
     for database in distinct(&cluster, &shards) {
         plan.push((database.name(), migrate::plan(database).await?));
@@ -68,8 +69,7 @@ fn distinct<'a>(cluster: &'a Arc<Database>, shards: &'a [Arc<Database>]) -> impl
 /// `grant_to` the rights that servers need; it must exist.
 #[expect(clippy::disallowed_methods, reason = "a deployment gets its identity here")]
 pub async fn migrate(config: &Config, grant_to: Option<&str>) -> Result<(), AppError> {
-    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
-    let (cluster, shards) = open(settings, 4);
+    let (cluster, shards) = open(config, Some(4))?;
     // A database that can't be used is refused before another one is changed.
     for database in distinct(&cluster, &shards) {
         check_sessions(database).await?;
@@ -167,8 +167,8 @@ pub(super) fn check_identity(database: &Database, expected: Identity, found: Ide
 }
 
 /// Returns the databases of a migrated deployment. Fails if the cluster database is down; shards may be down.
-pub(super) async fn connect(settings: &DatabaseSettings, pool_size: u32) -> Result<Databases, AppError> {
-    let (cluster, shards) = open(settings, pool_size);
+pub(super) async fn connect(config: &Config, pool_size: Option<u32>) -> Result<Databases, AppError> {
+    let (cluster, shards) = open(config, pool_size)?;
     check_usable(&cluster).await?;
     for shard in distinct(&cluster, &shards).skip(1) {
         match check_usable(shard).await {

@@ -51,8 +51,7 @@ struct Configured {
 
 impl Configured {
     async fn read(config: &Config) -> Result<Self, AppError> {
-        let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
-        let (cluster, shards) = open(settings, 2);
+        let (cluster, shards) = open(config, Some(2))?;
         let not_migrated = || AppError::NotMigrated(DatabaseName::Cluster);
         if !migrate::is_current(&cluster).await? {
             return Err(not_migrated());

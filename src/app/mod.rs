@@ -35,7 +35,7 @@ use callers::Callers;
 use databases::connect;
 use graphql_transport::listener::Listener;
 use graphql_transport::{Edge, Limits, Sites, TypeSystem, limited, router, trace};
-use noetl_api::context::{Replica, Services, TransportLimits};
+use noetl_api::context::{Replica, Services};
 use noetl_api::errors::FAULT_CODES;
 use noetl_api::outcome_hint::outcome_hint;
 use noetl_api::scalars::{DATE_TIME, JSON};
@@ -68,17 +68,10 @@ pub use listener::document_limits;
 pub use moves::{PlannedMove, abort_moves, move_buckets, planned_moves};
 
 /// Runs every housekeeping task once, and passes each result to `report`.
-#[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
 pub async fn maintain(config: &Config, report: impl FnMut(Done)) -> Result<(), AppError> {
     arm_fault_point(config);
-    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
-    let databases = connect(settings, 4).await?;
-    // Takes any machine id, because a running server may hold the configured one.
-    let holder = Holder { owner: Uuid::new_v4(), description: None };
-    let ids = Arc::new(lease(&databases, &holder, None).await?);
-    let wake_ups = WakeUps::new(databases.shards().len());
-    let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
-    housekeeping(config, databases, &ids, &catalog, &wake_ups).run_all(report).await;
+    let (services, ids) = command_services(config, connect(config, Some(4)).await?).await?;
+    services.run_all(report).await;
     Ok(ids.release().await?)
 }
 
@@ -88,24 +81,26 @@ fn arm_fault_point(config: &Config) {
     }
 }
 
+/// Creates the services of a command that serves no requests. It takes any machine id, because a running server may hold
+/// the configured one.
+#[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
+async fn command_services(config: &Config, databases: Databases) -> Result<(Housekeeping, Arc<Ids>), AppError> {
+    let holder = Holder { owner: Uuid::new_v4(), description: None };
+    let ids = Arc::new(lease(&databases, &holder, None).await?);
+    let wake_ups = WakeUps::new(databases.shards().len());
+    Ok((housekeeping(config, databases, &ids, &wake_ups), ids))
+}
+
 /// Creates the services that the housekeeping tasks use.
-fn housekeeping(
-    config: &Config,
-    databases: Databases,
-    ids: &Arc<Ids>,
-    catalog: &Catalog,
-    wake_ups: &WakeUps,
-) -> Housekeeping {
+fn housekeeping(config: &Config, databases: Databases, ids: &Arc<Ids>, wake_ups: &WakeUps) -> Housekeeping {
+    let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(ids));
     Housekeeping {
         projections: Projections::new(databases.clone(), catalog.clone()),
-        catalog: catalog.clone(),
         executions: Executions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
         outbox: Outbox::new(databases.clone(), Arc::<Ids>::clone(ids), wake_ups.clone(), config.outbox),
-        retention: Retention {
-            days: config.housekeeping.event_retention_days,
-            publishes: config.event_stream.is_some(),
-        },
+        retention: Retention { days: config.event_retention_days, publishes: config.event_stream.is_some() },
+        catalog,
         databases,
     }
 }
@@ -130,8 +125,7 @@ impl App {
     pub async fn start(config: &Config, metrics: PrometheusHandle) -> Result<Self, AppError> {
         arm_fault_point(config);
         let tls = listener::tls(config.connections.tls.as_ref()).await?;
-        let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
-        let databases = connect(settings, settings.pool_size).await?;
+        let databases = connect(config, None).await?;
         let identity = Uuid::new_v4();
         let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
         let budget = BudgetLimits::default();
@@ -147,7 +141,7 @@ impl App {
             projector_enabled: config.projector && !config.broker.addresses.is_empty(),
             settings: config.settings.iter().map(shown).collect(),
             trace_url: config.telemetry.trace_url.clone(),
-            limits: transport_limits(&limits),
+            limits,
             budget,
         };
         let description = Description {
@@ -164,8 +158,7 @@ impl App {
         let wake_ups = WakeUps::new(databases.shards().len());
         let (names, ring) = (&config.stream_names, config.ring_bytes);
         let hub = client.clone().map(|client| Hub::new(client, names, databases.clone(), ring));
-        let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
-        let housekeeping = housekeeping(config, databases, &ids, &catalog, &wake_ups);
+        let housekeeping = housekeeping(config, databases, &ids, &wake_ups);
         let services = services(&housekeeping, &ids, &wake_ups, hub, replica);
         let databases = &housekeeping.databases;
         let names = databases.distinct().map(|database| database.name().to_string()).collect();
@@ -174,8 +167,8 @@ impl App {
         background::start_upkeep(&mut supervisor, &ids, &housekeeping);
         background::start_metrics_upkeep(&mut supervisor, metrics.clone());
         let stalls = Stalls::default();
-        if let Some(client) = &client {
-            let (hub, name) = (services.hub.as_ref(), &services.replica.name);
+        if let Some((client, hub)) = client.as_ref().zip(services.hub.as_ref()) {
+            let name = &services.replica.name;
             background::start_broker_tasks(
                 &mut supervisor,
                 &housekeeping,
@@ -369,14 +362,4 @@ async fn subscription_backlog(subscriptions: Subscriptions) -> Result<Subscripti
         subscriptions,
         unavailable_shards: found.unavailable,
     })
-}
-
-fn transport_limits(limits: &Limits) -> TransportLimits {
-    TransportLimits {
-        body_bytes: limits.body_bytes,
-        cost: limits.cost,
-        depth: limits.depth,
-        deadline: limits.deadline,
-        operations_per_socket: limits.operations_per_socket,
-    }
 }

@@ -29,8 +29,7 @@ pub async fn planned_moves(
     buckets: Vec<u16>,
     target: ShardIndex,
 ) -> Result<Vec<PlannedMove>, AppError> {
-    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
-    let databases = connect(settings, 4).await?;
+    let databases = connect(config, Some(4)).await?;
     let map = databases.map();
     let plan: BTreeMap<ShardIndex, Vec<u16>> = Mover::new(databases.clone(), buckets, target)?.plan();
     let mut moves = Vec::new();
@@ -49,13 +48,11 @@ pub async fn move_buckets(
     report: Report<'_>,
 ) -> Result<(), AppError> {
     arm_fault_point(config);
-    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
-    Ok(Mover::new(connect(settings, 4).await?, buckets, target)?.run(report).await?)
+    Ok(Mover::new(connect(config, Some(4)).await?, buckets, target)?.run(report).await?)
 }
 
 /// Aborts the moves of buckets to a shard that were not switched. Returns their number.
 pub async fn abort_moves(config: &Config, buckets: Vec<u16>, target: ShardIndex) -> Result<usize, AppError> {
     arm_fault_point(config);
-    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
-    Ok(Mover::new(connect(settings, 4).await?, buckets, target)?.abort().await?)
+    Ok(Mover::new(connect(config, Some(4)).await?, buckets, target)?.abort().await?)
 }

@@ -1,11 +1,12 @@
 //! Commands for operators without a browser: lists and changes of executions, outbox entries and source subscriptions,
 //! over the public API of a running server.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::Failure;
 use super::client::{Client, ClientError, Server, refusal};
-use super::{Failure, output};
+use super::output::{self, Form};
 
 /// Server and output of a command.
 #[derive(Debug, Args)]
@@ -13,16 +14,8 @@ pub(super) struct Options {
     #[command(flatten)]
     server: Server,
     /// Form of the output
-    #[arg(long, global = true, value_enum, default_value_t = Form::Table)]
+    #[arg(long, global = true, value_enum, default_value_t)]
     output: Form,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// Columns for people
-    Table,
-    /// A JSON document
-    Json,
 }
 
 /// `executions`.

@@ -1,9 +1,10 @@
 //! `check`: compares databases and streams, and prints the differences.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Failure, output};
+use super::Failure;
+use super::output::{self, Form};
 use crate::app;
 use crate::config::Config;
 use noetl_service::check::findings::{Findings, Tally, Unchecked};
@@ -17,25 +18,15 @@ pub(super) struct Options {
     repair: bool,
     /// Form of the result.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
-}
-
-/// Form of the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    /// A table.
-    #[default]
-    Table,
-    /// A JSON document.
-    Json,
+    format: Form,
 }
 
 /// Compares databases and streams, and prints the result.
 pub(super) async fn run(config: &Config, options: Options) -> Result<(), Failure> {
     let findings = app::check(config, options.repair).await.map_err(Failure::CannotCheck)?;
     match options.format {
-        Format::Table => output::print(&format!("{}\n", table(&findings)))?,
-        Format::Json => output::print(&format!("{:#}\n", document(&findings)))?,
+        Form::Table => output::print(&format!("{}\n", table(&findings)))?,
+        Form::Json => output::print(&format!("{:#}\n", document(&findings)))?,
     }
     let left = findings.left(!options.repair);
     match (findings.unchecked.len(), left) {

@@ -6,10 +6,9 @@ use clap::{Args, value_parser};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
-use super::Failure;
+use super::{Failure, start_logging};
 use crate::app::{self, App};
 use crate::config::{Config, RequiredSettings, Sources};
-use crate::telemetry;
 use noetl_domain::tenant::{Caller, Scope};
 use noetl_local::{LocalOptions, LocalServers};
 use noetl_runtime::supervisor::{EndedEarly, Interrupted, Signals};
@@ -39,8 +38,7 @@ pub(super) struct Options {
 
 /// Starts the private servers, serves until a signal arrives, and stops the servers. A signal stops each of these steps.
 pub(super) async fn run(options: Options) -> Result<(), Failure> {
-    let sources = Sources::read()?;
-    let telemetry = telemetry::start(&sources.log(), sources.otlp().as_ref())?;
+    let (sources, telemetry) = start_logging()?;
     let local = sources.check(RequiredSettings::Nothing)?;
     let mut signals = Signals::listen()?;
     let mut wanted = LocalOptions::new(options.data_dir, options.shards);

@@ -182,22 +182,10 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
             telemetry.finish().await;
             outcome
         }
-        Command::Migrate(options) => {
-            let (sources, _) = start_logging()?;
-            migrate::run(&sources.check(RequiredSettings::Databases)?, options).await
-        }
-        Command::Shards(options) => {
-            let (sources, _) = start_logging()?;
-            shards::run(&sources.check(RequiredSettings::Databases)?, options).await
-        }
-        Command::Maintain => {
-            let (sources, _) = start_logging()?;
-            maintain::run(&sources.check(RequiredSettings::Databases)?).await
-        }
-        Command::Check(options) => {
-            let (sources, _) = start_logging()?;
-            check::run(&sources.check(RequiredSettings::Servers)?, options).await
-        }
+        Command::Migrate(options) => migrate::run(&configured(RequiredSettings::Databases)?, options).await,
+        Command::Shards(options) => shards::run(&configured(RequiredSettings::Databases)?, options).await,
+        Command::Maintain => maintain::run(&configured(RequiredSettings::Databases)?).await,
+        Command::Check(options) => check::run(&configured(RequiredSettings::Servers)?, options).await,
         Command::CheckConfig => {
             let sources = Sources::read()?;
             sources.check(RequiredSettings::Servers)?;
@@ -226,6 +214,12 @@ fn start_logging() -> Result<(Sources, Telemetry), Failure> {
     let sources = Sources::read()?;
     let telemetry = telemetry::start(&sources.log(), sources.otlp().as_ref())?;
     Ok((sources, telemetry))
+}
+
+/// Starts the log, and returns the settings of a command that serves no requests.
+fn configured(needs: RequiredSettings) -> Result<Config, Failure> {
+    let (sources, _) = start_logging()?;
+    Ok(sources.check(needs)?)
 }
 
 async fn serve(config: &Config, telemetry: &Telemetry) -> Result<(), Failure> {

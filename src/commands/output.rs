@@ -2,9 +2,20 @@
 
 use std::io::{ErrorKind, Write, stderr, stdout};
 
+use clap::ValueEnum;
 use serde_json::Value;
 
 use super::Failure;
+
+/// Form of a result.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(super) enum Form {
+    /// Columns for people
+    #[default]
+    Table,
+    /// A JSON document
+    Json,
+}
 
 /// Prints a text. A reader that closes the pipe early, such as `head`, wants no more output, so this is no failure.
 pub(super) fn print(text: &str) -> Result<(), Failure> {

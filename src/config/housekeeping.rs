@@ -16,13 +16,7 @@ pub(super) const SETTINGS: [Definition; 2] = [
     ),
 ];
 
-/// Times for which the housekeeping tasks keep data.
-#[derive(Debug, Clone, Copy)]
-pub struct HousekeepingSettings {
-    /// Number of days for which events are kept in the databases; `None`: forever.
-    pub event_retention_days: Option<u32>,
-}
-
-pub(super) fn read(read: &mut Reader<'_>) -> HousekeepingSettings {
-    HousekeepingSettings { event_retention_days: read.optional("NOETL_EVENT_RETENTION_DAYS", 1, 36_500) }
+/// Reads the number of days for which events are kept in the databases; `None`: forever.
+pub(super) fn event_retention_days(read: &mut Reader<'_>) -> Option<u32> {
+    read.optional("NOETL_EVENT_RETENTION_DAYS", 1, 36_500)
 }

@@ -36,7 +36,6 @@ pub use auth::AuthSettings;
 pub use broker_login::{BrokerSettings, Login};
 pub use connections::{ConnectionSettings, TlsSettings};
 pub use databases::DatabaseSettings;
-pub use housekeeping::HousekeepingSettings;
 pub use log::LogSettings;
 pub use process::ProcessSettings;
 pub use server::ServerSettings;
@@ -155,8 +154,8 @@ pub struct Config {
     pub outbox: OutboxPolicy,
     /// Whether this replica keeps executions' snapshots current.
     pub projector: bool,
-    /// Retention of events.
-    pub housekeeping: HousekeepingSettings,
+    /// Number of days for which events are kept in the databases; `None`: forever.
+    pub event_retention_days: Option<u32>,
     /// Traces and slow operations.
     pub telemetry: TelemetrySettings,
     /// The process itself.
@@ -285,7 +284,7 @@ fn read_all(read: &mut Reader<'_>, needs: RequiredSettings) -> Config {
         outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
         outbox: outbox::read(read),
         projector: read.flag("NOETL_PROJECTOR", true),
-        housekeeping: housekeeping::read(read),
+        event_retention_days: housekeeping::event_retention_days(read),
         telemetry: telemetry::read(read),
         process: process::read(read),
         settings: read.values(),

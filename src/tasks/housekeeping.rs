@@ -162,43 +162,28 @@ pub struct Housekeeping {
 impl Housekeeping {
     /// Runs every task once, and passes each result to `report` at once.
     pub async fn run_all(&self, mut report: impl FnMut(Done)) {
-        for shard in self.outbox.shards() {
-            for task in TASKS {
-                if let Run::OnEachShard(run) = task.run {
-                    report(self.done_on_shard(task, shard, run(self, shard).await));
-                }
-            }
-        }
         for task in TASKS {
-            if let Run::OnCluster(run) = task.run {
-                report(self.done_on_cluster(task, run(self).await));
-            }
+            self.run(task, &mut report).await;
         }
     }
 
     /// Runs one task at its period until `stop`, which also cancels a run.
     pub async fn repeat(self, task: Task, stop: CancellationToken) {
         let mut turns = Turns::every(task.period, stop.clone());
-        while turns.next().await && stop.run_until_cancelled(self.run_logged(task)).await.is_some() {}
+        while turns.next().await && stop.run_until_cancelled(self.run(task, log)).await.is_some() {}
     }
 
-    async fn run_logged(&self, task: Task) {
+    /// Runs a task on each of its databases, and passes each result to `report` at once.
+    async fn run(&self, task: Task, mut report: impl FnMut(Done)) {
+        let mut done = |database: DatabaseName, outcome| report(Done { task: task.name, database, outcome });
         match task.run {
             Run::OnEachShard(run) => {
-                for shard in self.outbox.shards() {
-                    log(self.done_on_shard(task, shard, run(self, shard).await));
+                for (database, shard) in self.databases.shards().iter().zip(0..) {
+                    done(database.name(), run(self, shard).await);
                 }
             }
-            Run::OnCluster(run) => log(self.done_on_cluster(task, run(self).await)),
+            Run::OnCluster(run) => done(self.databases.cluster().name(), run(self).await),
         }
-    }
-
-    fn done_on_shard(&self, task: Task, shard: ShardIndex, outcome: Result<String, HousekeepingError>) -> Done {
-        Done { task: task.name, database: self.databases.shards()[usize::from(shard)].name(), outcome }
-    }
-
-    fn done_on_cluster(&self, task: Task, outcome: Result<String, HousekeepingError>) -> Done {
-        Done { task: task.name, database: self.databases.cluster().name(), outcome }
     }
 
     async fn create_partitions(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {

@@ -20,7 +20,6 @@ use noetl_domain::list_position::PositionRange;
 use noetl_domain::shard::ShardMap;
 use noetl_domain::tenant::Scope;
 use noetl_domain::workflow::StepStatus;
-use noetl_storage::error::DatabaseName;
 use noetl_storage::execution_lists::{self, ExecutionFilter};
 use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
@@ -31,7 +30,7 @@ use sqlx::PgPool;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
-use super::CONNECTIONS;
+use super::shard_pools;
 use super::statements::pool;
 
 /// Argument with which this program runs as the bare server; the DSNs of the shards follow.
@@ -61,11 +60,8 @@ pub async fn serve(dsns: &[String]) {
     for dsn in dsns {
         pools.push(pool(dsn, 1).await);
     }
-    let database = |(index, dsn): (usize, &String)| {
-        Database::new(DatabaseName::Shard(u16::try_from(index).unwrap()), dsn.parse().unwrap(), CONNECTIONS)
-    };
     let map = ShardMap::even(u16::try_from(dsns.len()).unwrap());
-    let shards = Arc::new(Shards { databases: dsns.iter().enumerate().map(database).collect(), pools, map });
+    let shards = Arc::new(Shards { databases: shard_pools(dsns), pools, map });
     let routes = Router::new()
         .route("/list", post(list))
         .route("/plain", post(plain))

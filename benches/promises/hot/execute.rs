@@ -122,23 +122,17 @@ pub async fn measure_labels(stage: &Stage, report: &mut Report, callers: usize) 
         Side::new("execute with two labels", stage.of_server(), products(stage, callers, labels).await),
         Side::new("execute without labels", stage.of_server(), products(stage, callers, "").await),
     ];
-    let samples = in_turns(stage.pace, sides, async || ()).await;
     let comparison = Comparison {
-        part: "triggers",
-        work: "execute with two labels".to_owned(),
-        unit: "calls/s",
-        conditions: stage.conditions(callers),
         ratio: Some(Limit::AtLeast(0.95)),
-        rate: None,
+        ..stage.comparison("triggers", "execute with two labels", "calls/s", callers)
     };
-    report.compared(comparison, names(sides).zip(samples).collect());
+    stage.compare(report, comparison, sides).await;
 }
 
 /// Measures 16 callers beside `count` executions and dedup claims.
 pub async fn measure_beside(stage: &Stage, report: &mut Report, count: i64) {
     let sides = &mut sides(stage, 16).await;
-    let samples = in_turns(stage.pace, sides, async || ()).await;
-    for (series, samples) in names(sides).zip(samples) {
+    for (series, samples) in in_turns(stage.pace, sides, async || ()).await {
         let y = Spread::of(samples.iter().map(|sample| sample.rate));
         report.point(Point { plot: "rows-execute", series, x: count as f64, unit: "calls/s", y });
     }
@@ -148,24 +142,18 @@ pub async fn measure_beside(stage: &Stage, report: &mut Report, count: i64) {
 pub async fn measure_at(stage: &Stage, report: &mut Report, callers: &[usize]) {
     for &callers in callers {
         let sides = &mut sides(stage, callers).await;
-        let samples = in_turns(stage.pace, sides, async || ()).await;
-        let conditions = stage.conditions(callers);
         let limit = match callers {
-            _ if !conditions.fsync || conditions.background => None,
+            _ if !stage.fsync || stage.background => None,
             1 => Some(0.6),
             16 => Some(1.0),
             64 => Some(1.5),
             _ => None,
         };
         let comparison = Comparison {
-            part: "execute",
-            work: "execute with dedup".to_owned(),
-            unit: "calls/s",
-            conditions,
             ratio: limit.map(Limit::AtLeast),
-            rate: None,
+            ..stage.comparison("execute", "execute with dedup", "calls/s", callers)
         };
-        report.compared(comparison, names(sides).zip(samples).collect());
+        stage.compare(report, comparison, sides).await;
     }
 }
 
@@ -184,21 +172,11 @@ pub async fn measure_batches(stage: &Stage, report: &mut Report) {
             Side::new("executeBatch", stage.of_server(), product),
             Side::new("the three statements", stage.of_driver(), (0..callers).map(|_| bare()).collect()),
         ];
-        let samples = in_turns(stage.pace, sides, async || ()).await;
-        let conditions = stage.conditions(callers);
+        let work = format!("executeBatch of {size} with dedup");
         let comparison = Comparison {
-            part: "batch",
-            work: format!("executeBatch of {size} with dedup"),
-            unit: "executions/s",
-            rate: (conditions.fsync && callers == 1).then_some(Limit::AtLeast(10_000.0)),
-            conditions,
-            ratio: None,
+            rate: (stage.fsync && callers == 1).then_some(Limit::AtLeast(10_000.0)),
+            ..stage.comparison("batch", &work, "executions/s", callers)
         };
-        report.compared(comparison, names(sides).zip(samples).collect());
+        stage.compare(report, comparison, sides).await;
     }
-}
-
-/// Returns the names of the sides.
-pub fn names(sides: &[Side]) -> impl Iterator<Item = &'static str> {
-    sides.iter().map(|side| side.name)
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::http::Http;
 use super::{Database, Stage, execute, history, project};
 use crate::fanout::{self, Delays};
+use crate::projection::WRITE;
 use crate::report::{Point, Report, Spread};
 
 /// Repetitions of a read; the median and the quartiles are reported.
@@ -18,19 +19,6 @@ const READS: usize = 41;
 
 /// Age of the oldest execution, if there are 10,000,000; of fewer, the newest is as much older.
 const AGE: TimeDelta = TimeDelta::days(100);
-
-/// Writes the events of a workflow that repeats 20 steps. Each run of a step has ten events, three of unknown type.
-const WRITE: &str = "
-    INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, meta, result, context)
-    SELECT $1, $1 + n,
-           (ARRAY['step.enter', 'command.issued', 'command.claimed', 'command.started', 'call.done',
-                  'command.completed', 'ctx.updated', 'worker.heartbeat', 'worker.heartbeat', 'worker.heartbeat']
-           )[n % 10 + 1],
-           'step' || n / 10 % 20,
-           CASE WHEN n % 10 = 0 THEN '{}' ELSE jsonb_build_object('command_id', 'c' || n / 10) END,
-           CASE WHEN n % 10 = 4 THEN jsonb_build_object('data', jsonb_build_object('n', n, 'text', repeat('x', 200))) END,
-           CASE WHEN n % 10 = 6 THEN jsonb_build_object('values', jsonb_build_object('v' || n / 10 % 10, n)) END
-    FROM generate_series($2::bigint, $3::bigint) AS n";
 
 /// Adds executions, the newest last, 100,000 for each day. `$1` is the first id, `$2` and `$3` the range of numbers, and
 /// `$4` the time of number 0. One in a thousand failed, with a failed step and an error with one of 100 hosts, and as many

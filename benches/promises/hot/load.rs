@@ -110,21 +110,21 @@ pub struct Pace {
     pub time: Duration,
 }
 
-/// Measures each side once per round, after a warm-up of each. `prepare` runs before each measurement. Returns the
-/// samples of each side.
-pub async fn in_turns(pace: Pace, sides: &mut [Side], prepare: impl AsyncFn()) -> Vec<Vec<Sample>> {
+/// Measures each side once per round, after a warm-up of each. `prepare` runs before each measurement. Returns the name and
+/// the samples of each side.
+pub async fn in_turns(pace: Pace, sides: &mut [Side], prepare: impl AsyncFn()) -> Vec<(&'static str, Vec<Sample>)> {
     for side in &mut *sides {
         prepare().await;
         side.callers.run(pace.time / 5).await;
     }
-    let mut samples = vec![Vec::new(); sides.len()];
+    let mut measured: Vec<_> = sides.iter().map(|side| (side.name, Vec::new())).collect();
     for _ in 0..pace.rounds {
-        for (side, samples) in sides.iter_mut().zip(&mut samples) {
+        for (side, (_, samples)) in sides.iter_mut().zip(&mut measured) {
             prepare().await;
             let before = side.processes.cpu();
             let load = side.callers.run(pace.time).await;
             samples.push(Sample::new(load, side.processes.cpu() - before));
         }
     }
-    samples
+    measured
 }

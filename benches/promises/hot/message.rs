@@ -13,7 +13,6 @@ use sqlx::{Connection, PgConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::execute::names;
 use super::http::Http;
 use super::load::{Caller, Pace, Side, in_turns};
 use super::{Ids, Stage, script};
@@ -188,7 +187,7 @@ pub async fn measure(stage: &Stage, report: &mut Report) {
     let begun = server.metric("noetl_sql_statements_total").await;
     let pace = Pace { time: stage.pace.time * LONGER, ..stage.pace };
     let sides = &mut [Side::new("a whole message", stage.of_server(), sources)];
-    let samples = in_turns(pace, sides, async || ()).await.remove(0);
+    let (side, samples) = in_turns(pace, sides, async || ()).await.remove(0);
     let messages = ends.count.load(Ordering::Relaxed) as f64;
     let own = server.metric("noetl_sql_statements_total").await - begun;
     let statements: i64 = sqlx::query_scalar(
@@ -207,14 +206,10 @@ pub async fn measure(stage: &Stage, report: &mut Report) {
     report.figure(&format!("{name}: statements of all databases"), statements as f64 / messages, "each", None);
     report.figure(&format!("{name}: statements that the server counts"), own / messages, "each", None);
     let comparison = Comparison {
-        part: "message",
-        work: "a whole message of 22 events in 20 calls".to_owned(),
-        unit: "messages/s",
-        conditions: stage.conditions(IN_FLIGHT),
-        ratio: None,
         rate: Some(Limit::AtLeast(400.0)),
+        ..stage.comparison("message", "a whole message of 22 events in 20 calls", "messages/s", IN_FLIGHT)
     };
-    report.compared(comparison, vec![("a whole message", samples)]);
+    report.compared(comparison, vec![(side, samples)]);
     until_all_completed(server, messages).await;
     drop(tasks);
 }
@@ -234,16 +229,10 @@ pub async fn measure_triggers(stage: &Stage, without: &Stage, report: &mut Repor
         Side::new("without the history and the index of labels", without.of_server(), with_none),
     ];
     let pace = Pace { time: stage.pace.time * LONGER, ..stage.pace };
-    let samples = in_turns(pace, sides, async || ()).await;
-    let comparison = Comparison {
-        part: "triggers",
-        work: "a whole message, with the history and the index of labels".to_owned(),
-        unit: "messages/s",
-        conditions: stage.conditions(IN_FLIGHT),
-        ratio: Some(Limit::AtLeast(0.95)),
-        rate: None,
-    };
-    report.compared(comparison, names(sides).zip(samples).collect());
+    let work = "a whole message, with the history and the index of labels";
+    let comparison =
+        Comparison { ratio: Some(Limit::AtLeast(0.95)), ..stage.comparison("triggers", work, "messages/s", IN_FLIGHT) };
+    report.compared(comparison, in_turns(pace, sides, async || ()).await);
     drop((tasks, other_tasks));
 }
 

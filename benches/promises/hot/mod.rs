@@ -13,7 +13,7 @@ pub mod load;
 mod message;
 mod outbox;
 mod peers;
-mod processes;
+pub mod processes;
 mod profile;
 mod project;
 mod reads;
@@ -25,13 +25,16 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use noetl_domain::ids::{EPOCH_UNIX_MS, Id, MAX_MACHINE_ID};
+use noetl_domain::shard::ShardIndex;
 use noetl_local::Postgres;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::pools;
 use noetl_testkit::{Deployment, QUIET, Server, own_postgres};
 use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;
 
-use crate::report::{self, Conditions, Limit, Report, Spread};
-use load::Pace;
+use crate::report::{self, Comparison, Conditions, Limit, Report, Spread};
+use load::{Pace, Side, in_turns};
 use processes::Processes;
 
 /// Connections of each pool, on both sides; the server's default.
@@ -96,9 +99,16 @@ impl Stage {
         Self { deployment, server, ids: Arc::default(), pace, fsync: database.fsync, background, postmaster }
     }
 
-    pub fn conditions(&self, callers: usize) -> Conditions {
-        let shards = self.deployment.shard_dsns.len();
-        Conditions { callers, shards, fsync: self.fsync, background: self.background }
+    /// Describes a comparison without limits.
+    pub fn comparison(&self, part: &'static str, work: &str, unit: &'static str, callers: usize) -> Comparison {
+        let (shards, fsync, background) = (self.deployment.shard_dsns.len(), self.fsync, self.background);
+        let conditions = Conditions { callers, shards, fsync, background };
+        Comparison { part, work: work.to_owned(), unit, conditions, ratio: None, rate: None }
+    }
+
+    /// Measures the sides in turns, and reports them.
+    pub async fn compare(&self, report: &mut Report, comparison: Comparison, sides: &mut [Side]) {
+        report.compared(comparison, in_turns(self.pace, sides, async || ()).await);
     }
 
     /// Processes of a measurement through the server.
@@ -114,6 +124,14 @@ impl Stage {
     pub fn of_process(&self, process: &Server) -> Processes {
         Processes { worker: process.pid(), postmaster: self.postmaster }
     }
+}
+
+/// Opens the pools of the bare side, as large as those of the server.
+pub fn shard_pools(dsns: &[String]) -> Vec<pools::Database> {
+    let pool = |(dsn, shard): (&String, ShardIndex)| {
+        pools::Database::new(DatabaseName::Shard(shard), dsn.parse().unwrap(), CONNECTIONS)
+    };
+    dsns.iter().zip(0..).map(pool).collect()
 }
 
 /// Returns the file for the server's log. Each mutation writes a line.

@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use noetl_domain::tenant::Scope;
-use noetl_storage::error::DatabaseName;
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
 use noetl_storage::view::View;
 
-use super::execute::names;
 use super::http::Http;
 use super::load::{Caller, Side, in_turns};
-use super::{CONNECTIONS, Stage};
+use super::{Stage, shard_pools};
 use crate::report::{Comparison, Limit, Report};
 
 const BATCH: usize = 500;
@@ -88,27 +86,18 @@ impl Caller for Bare {
 pub async fn measure(stage: &Stage, report: &mut Report, callers: &[usize]) {
     for &callers in callers {
         let dsns = &stage.deployment.shard_dsns;
-        let database = |(index, dsn): (usize, &String)| {
-            Database::new(DatabaseName::Shard(u16::try_from(index).unwrap()), dsn.parse().unwrap(), CONNECTIONS)
-        };
-        let shards: Arc<[Database]> = dsns.iter().enumerate().map(database).collect();
+        let shards: Arc<[Database]> = shard_pools(dsns).into();
         let product = self::callers(stage, callers).await;
         let bare = || Bare { shards: shards.clone(), low_watermarks: vec![LowWatermarks::START; dsns.len()] };
         let sides = &mut [
             Side::new("claimOutbox, markOutboxPublished", stage.of_server(), product),
             Side::new("the same statements", stage.of_driver(), (0..callers).map(|_| bare()).collect()),
         ];
-        let samples = in_turns(stage.pace, sides, async || fill(stage).await).await;
-        let conditions = stage.conditions(callers);
         let comparison = Comparison {
-            part: "outbox",
-            work: "outbox claim and settle of 500".to_owned(),
-            unit: "rows/s",
-            ratio: (conditions.fsync && callers == 1).then_some(Limit::AtLeast(0.85)),
-            conditions,
-            rate: None,
+            ratio: (stage.fsync && callers == 1).then_some(Limit::AtLeast(0.85)),
+            ..stage.comparison("outbox", "outbox claim and settle of 500", "rows/s", callers)
         };
-        report.compared(comparison, names(sides).zip(samples).collect());
+        report.compared(comparison, in_turns(stage.pace, sides, async || fill(stage).await).await);
     }
 }
 

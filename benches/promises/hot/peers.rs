@@ -15,7 +15,6 @@ use noetl_testkit::Server;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::execute::names;
 use super::load::{Callers, Load, Side, in_turns};
 use super::reads::{self, reader};
 use super::{CONNECTIONS, Stage, outbox};
@@ -101,16 +100,11 @@ pub async fn measure(stage: &Stage, report: &mut Report) {
                     reader(&postgraphile.url, "/graphql", &other, expected, callers).await,
                 ),
             ];
-            let samples = in_turns(stage.pace, sides, async || ()).await;
             let comparison = Comparison {
-                part: "peers",
-                work: work.to_owned(),
-                unit: "requests/s",
-                conditions: stage.conditions(callers),
                 ratio: (callers == 16).then_some(Limit::AtLeast(3.0)),
-                rate: None,
+                ..stage.comparison("peers", work, "requests/s", callers)
             };
-            report.compared(comparison, names(sides).zip(samples).collect());
+            stage.compare(report, comparison, sides).await;
         }
     }
     drop(postgraphile);
@@ -135,15 +129,7 @@ async fn jobs(stage: &Stage, report: &mut Report, folder: PathBuf) {
         },
     ];
     let samples = in_turns(stage.pace, sides, async || outbox::fill(stage).await).await;
-    let comparison = Comparison {
-        part: "peers",
-        work: "claim and settle".to_owned(),
-        unit: "rows/s",
-        conditions: stage.conditions(1),
-        ratio: None,
-        rate: None,
-    };
-    report.compared(comparison, names(sides).zip(samples).collect());
+    report.compared(stage.comparison("peers", "claim and settle", "rows/s", 1), samples);
 }
 
 /// A process of graphile-worker, which adds jobs and runs them.

@@ -68,7 +68,7 @@ fn thread_seconds(process: u32) -> f64 {
 }
 
 /// Returns the CPU time of a process, or 0 if it has ended; `ended_children` adds that of its children that have ended.
-fn seconds(process: u32, ended_children: bool) -> f64 {
+pub fn seconds(process: u32, ended_children: bool) -> f64 {
     let Some(fields) = stat(process) else { return 0.0 };
     let ticks = |field: usize| fields[field].parse::<f64>().unwrap();
     let own = ticks(11) + ticks(12);

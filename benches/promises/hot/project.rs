@@ -9,18 +9,16 @@ use futures::future::join_all;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardMap;
 use noetl_domain::tenant::Scope;
-use noetl_storage::error::DatabaseName;
 use noetl_storage::ingest::{self, Logs, NewEvent, Numbering, Writer};
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::pools::Database;
 use serde_json::json;
 use sqlx::PgPool;
 
-use super::execute::names;
 use super::http::Http;
 use super::load::{Caller, Side, in_turns};
 use super::statements::pool;
-use super::{CONNECTIONS, Ids, Stage};
+use super::{Ids, Stage, shard_pools};
 use crate::report::{Comparison, Limit, Point, Report, Spread};
 
 const BATCH: usize = 500;
@@ -224,17 +222,11 @@ pub async fn whole(stage: &Stage, callers: usize) -> Vec<Side> {
 /// Measures batches of 500.
 pub async fn measure_whole(stage: &Stage, report: &mut Report, callers: usize) {
     let sides = &mut whole(stage, callers).await;
-    let samples = in_turns(stage.pace, sides, async || ()).await;
-    let conditions = stage.conditions(callers);
     let comparison = Comparison {
-        part: "project",
-        work: "projectEvents of 500".to_owned(),
-        unit: "events/s",
-        ratio: (conditions.fsync && !conditions.background && callers == 1).then_some(Limit::AtLeast(0.6)),
-        conditions,
-        rate: None,
+        ratio: (stage.fsync && !stage.background && callers == 1).then_some(Limit::AtLeast(0.6)),
+        ..stage.comparison("project", "projectEvents of 500", "events/s", callers)
     };
-    report.compared(comparison, names(sides).zip(samples).collect());
+    stage.compare(report, comparison, sides).await;
 }
 
 /// Measures calls of 1 to 3 events. Each caller appends to its own execution.
@@ -242,25 +234,18 @@ async fn measure_small(stage: &Stage, report: &mut Report, callers: usize) {
     let executions = executions(stage, callers).await;
     let plan = |execution: &i64| Plan { ids: stage.ids.clone(), executions: vec![*execution], sizes: &SMALL, calls: 0 };
     let sides = &mut sides(stage, &executions.iter().map(plan).collect::<Vec<Plan>>()).await;
-    let samples = in_turns(stage.pace, sides, async || ()).await;
-    let conditions = stage.conditions(callers);
     let comparison = Comparison {
-        part: "project",
-        work: "projectEvents of 1 to 3".to_owned(),
-        unit: "events/s",
-        ratio: None,
-        rate: conditions.fsync.then_some(Limit::AtLeast(10_000.0)),
-        conditions,
+        rate: stage.fsync.then_some(Limit::AtLeast(10_000.0)),
+        ..stage.comparison("project", "projectEvents of 1 to 3", "events/s", callers)
     };
-    report.compared(comparison, names(sides).zip(samples).collect());
+    stage.compare(report, comparison, sides).await;
 }
 
 /// Measures batches of 500 into one execution that has `count` events.
 pub async fn measure_into(stage: &Stage, report: &mut Report, execution: i64, count: i64) {
     let plan = Plan { ids: stage.ids.clone(), executions: vec![execution], sizes: &[BATCH], calls: 0 };
     let sides = &mut sides(stage, &[plan]).await;
-    let samples = in_turns(stage.pace, sides, async || ()).await;
-    for (series, samples) in names(sides).zip(samples) {
+    for (series, samples) in in_turns(stage.pace, sides, async || ()).await {
         let y = Spread::of(samples.iter().map(|sample| sample.rate));
         report.point(Point { plot: "events-append", series, x: count as f64, unit: "events/s", y });
     }
@@ -279,10 +264,7 @@ async fn sides(stage: &Stage, plans: &[Plan]) -> Vec<Side> {
     for dsn in dsns {
         pools.push(pool(dsn, rows).await);
     }
-    let database = |(index, dsn): (usize, &String)| {
-        Database::new(DatabaseName::Shard(u16::try_from(index).unwrap()), dsn.parse().unwrap(), CONNECTIONS)
-    };
-    let shards: Arc<[Database]> = dsns.iter().enumerate().map(database).collect();
+    let shards: Arc<[Database]> = shard_pools(dsns).into();
     let same = |plan: &Plan| SameStatement { shards: shards.clone(), map: map.clone(), plan: plan.clone() };
     let plain = |plan: &Plan| Plain { shards: pools.clone(), map: map.clone(), plan: plan.clone() };
     vec![

@@ -6,9 +6,8 @@ use chrono::Utc;
 use noetl_testkit::projections::ADVANCE_PROJECTIONS;
 use serde_json::{Value, json};
 
-use super::execute::names;
 use super::http::Http;
-use super::load::{Caller, Side, in_turns};
+use super::load::{Caller, Side};
 use super::project::executions;
 use super::{Stage, bare_reads, script};
 use crate::report::{Comparison, Limit, Report};
@@ -64,18 +63,10 @@ pub async fn measure_at(stage: &Stage, report: &mut Report, callers: &[usize]) {
                 reader(&bare.url, "/plain", &lists, list, callers).await,
             ),
         ];
-        let samples = in_turns(stage.pace, sides, async || ()).await;
-        let conditions = stage.conditions(callers);
-        let limit = (callers == 16 && !conditions.background).then_some(Limit::AtLeast(0.6));
-        let comparison = Comparison {
-            part: "lists",
-            work: "executions(first: 50) { nodes { 5 fields } }".to_owned(),
-            unit: "requests/s",
-            conditions,
-            ratio: limit,
-            rate: None,
-        };
-        report.compared(comparison, names(sides).zip(samples).collect());
+        let ratio = (callers == 16 && !stage.background).then_some(Limit::AtLeast(0.6));
+        let work = "executions(first: 50) { nodes { 5 fields } }";
+        let comparison = Comparison { ratio, ..stage.comparison("lists", work, "requests/s", callers) };
+        stage.compare(report, comparison, sides).await;
         let steps = r#""status":"COMPLETED","steps":{"nodes":[{"name":"#;
         let sides = &mut [
             Side::new(
@@ -89,16 +80,9 @@ pub async fn measure_at(stage: &Stage, report: &mut Report, callers: &[usize]) {
                 reader(&bare.url, "/detail", &details, steps, callers).await,
             ),
         ];
-        let samples = in_turns(stage.pace, sides, async || ()).await;
-        let comparison = Comparison {
-            part: "lists",
-            work: "execution { status steps { nodes { name status } } }".to_owned(),
-            unit: "requests/s",
-            conditions,
-            ratio: limit,
-            rate: None,
-        };
-        report.compared(comparison, names(sides).zip(samples).collect());
+        let work = "execution { status steps { nodes { name status } } }";
+        let comparison = Comparison { ratio, ..stage.comparison("lists", work, "requests/s", callers) };
+        stage.compare(report, comparison, sides).await;
     }
 }
 

@@ -43,6 +43,24 @@ pub(super) trait AuditedPayload {
     }
 }
 
+/// Implements [`AuditedPayload`] for a payload that has only user errors for the audit log: its own, and those in a list of
+/// results.
+macro_rules! audited_payload {
+    ($payload:ident $(, $results:ident)?) => {
+        impl $crate::audit::AuditedPayload for $payload {
+            fn user_errors(&self) -> &[$crate::errors::UserError] {
+                &self.user_errors
+            }
+
+            $(fn item_errors(&self) -> impl Iterator<Item = &$crate::errors::UserError> {
+                self.$results.iter().flat_map(|result| &result.user_errors)
+            })?
+        }
+    };
+}
+
+pub(super) use audited_payload;
+
 /// Carries out a mutation and writes its line to the audit log. `targets` gives the ids and paths in its input.
 pub(super) fn audited<'a, T: AuditedPayload + Send + 'a>(
     ctx: &'a Context<'_>,

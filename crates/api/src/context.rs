@@ -1,9 +1,9 @@
 //! Values that every resolver can use: the use cases, and the description of this replica.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use graphql_transport::Limits;
 
 use crate::server::settings::ServerSetting;
 use noetl_domain::execution::StatusSource;
@@ -74,22 +74,7 @@ pub struct Replica {
     /// URL of a page that shows a trace, with `{traceId}` in place of the id.
     pub trace_url: Option<String>,
     /// Limits of the transport.
-    pub limits: TransportLimits,
+    pub limits: Limits,
     /// Limits on what one operation reads and returns.
     pub budget: BudgetLimits,
-}
-
-/// Limits of the transport that the API shows to clients.
-#[derive(Debug, Clone, Copy)]
-pub struct TransportLimits {
-    /// Maximum size of a request, in bytes.
-    pub body_bytes: usize,
-    /// Maximum cost of an operation: the estimated number of values in its response.
-    pub cost: u64,
-    /// Maximum nesting depth of fields.
-    pub depth: usize,
-    /// Maximum run time of a query, a mutation or one item of a live subscription.
-    pub deadline: Duration,
-    /// Maximum number of concurrent operations on one WebSocket.
-    pub operations_per_socket: usize,
 }

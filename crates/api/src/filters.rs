@@ -31,14 +31,9 @@ pub(super) fn check_texts(field: &str, list: &[String]) -> Result<(), Rejection>
     list.iter().try_for_each(|text| check_text(field, text))
 }
 
-/// Refuses a malformed name of a tenant or an organization.
-pub(super) fn check_owner(field: &str, name: Option<String>) -> Result<Option<String>, Rejection> {
-    name.map(|name| check_text(field, &name).map(|()| name)).transpose()
-}
-
-/// Refuses a malformed prefix of a path.
-pub(super) fn check_prefix(field: &str, prefix: Option<String>) -> Result<Option<String>, Rejection> {
-    prefix.map(|prefix| check_text(field, &prefix).map(|()| prefix)).transpose()
+/// Refuses a malformed text, such as a path or the name of a tenant.
+pub(super) fn checked_text(field: &str, text: Option<String>) -> Result<Option<String>, Rejection> {
+    text.map(|text| check_text(field, &text).map(|()| text)).transpose()
 }
 
 /// Returns a bound of times that has the same meaning and can be stored: in microseconds, and in the years 1 to 9999.

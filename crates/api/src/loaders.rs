@@ -65,17 +65,46 @@ where
     }
 }
 
+/// Defines a key, which is the id of a log, with a loader of its values. `$read` is the function of a use case that reads
+/// them. An id that can't be read has its own error.
+macro_rules! load_by_id {
+    ($(#[$attribute:meta])* $key:ident => $value:ty, $service:ident.$read:ident) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $key(pub noetl_domain::ids::Id);
+
+        impl async_graphql::dataloader::Loader<$key> for $crate::loaders::Loaders {
+            type Value = Result<$value, noetl_use_cases::error::ServiceError>;
+            type Error = noetl_use_cases::error::ServiceError;
+
+            async fn load(
+                &self,
+                keys: &[$key],
+            ) -> Result<std::collections::HashMap<$key, Self::Value>, noetl_use_cases::error::ServiceError> {
+                let ids: Vec<noetl_domain::ids::Id> = keys.iter().map(|key| key.0).collect();
+                let (found, failed) = self.services.$service.$read(&ids, &self.scope).await;
+                Ok($crate::loaders::with_failures(keys, |key| key.0, found, &failed))
+            }
+        }
+    };
+}
+
+pub(super) use load_by_id;
+
 /// Returns the rows, and the errors of the keys that could not be read.
-pub(super) fn with_failures<K: Copy + Eq + Hash, R>(
+pub(super) fn with_failures<K: Copy + Eq + Hash, S: Into<R>, R>(
     keys: &[K],
     id: impl Fn(&K) -> Id,
-    mut rows: HashMap<Id, R>,
+    mut rows: HashMap<Id, S>,
     failed: &ReadFailures,
 ) -> HashMap<K, Result<R, ServiceError>> {
     let answer = |key: &K| {
         let id = id(key);
-        let error = failed.get(&id).cloned();
-        Some((*key, error.map_or_else(|| rows.remove(&id).map(Ok), |error| Some(Err(error)))?))
+        let row = match failed.get(&id) {
+            Some(error) => Err(error.clone()),
+            None => Ok(rows.remove(&id)?.into()),
+        };
+        Some((*key, row))
     };
     keys.iter().filter_map(answer).collect()
 }

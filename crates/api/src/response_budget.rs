@@ -28,14 +28,14 @@ impl Extension for ResponseBudget {
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
         let Some(budget) = Budget::current() else { return next.run(context, info).await };
-        let refused = |exceeded, info: &ResolveInfo<'_>| error(exceeded, Some(info.path_node));
-        budget.check().map_err(|exceeded| refused(exceeded, &info))?;
+        let path = info.path_node;
+        let refused = |exceeded| error(exceeded, Some(path));
+        budget.check().map_err(refused)?;
         let name = info.field.response_key().node.len();
         let composite = !info.field.selection_set.node.items.is_empty();
-        let path = info.path_node;
         let value = next.run(context, info).await?;
         let bytes = value.as_ref().map_or(0, |value| json_size(value, composite));
-        budget.charge_response(name + bytes).map_err(|exceeded| error(exceeded, Some(path)))?;
+        budget.charge_response(name + bytes).map_err(refused)?;
         Ok(value)
     }
 }

@@ -46,7 +46,7 @@ fn is_date_time(value: &Value) -> bool {
 }
 
 /// A signed 64-bit integer as a decimal string.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BigInt(pub i64);
 
 /// A signed 64-bit integer as a decimal string.
@@ -116,6 +116,15 @@ impl From<u64> for BigInt {
     fn from(number: u64) -> Self {
         Self(i64::try_from(number).unwrap_or(i64::MAX))
     }
+}
+
+/// Item of a list in an input.
+#[derive(Debug)]
+pub struct GivenItem<T> {
+    /// Id in the item, as the caller gave it.
+    pub id: ID,
+    /// The item with its parsed ids. A malformed id refuses only its own item.
+    pub item: Result<T, Rejection>,
 }
 
 /// Parses an `ID`, or returns a rejection that names the field.

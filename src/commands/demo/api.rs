@@ -44,13 +44,6 @@ pub(super) struct Limits {
     pub(super) max_dispatch_per_second: Option<u32>,
 }
 
-/// The execution of a message; `duplicate`: an earlier request started it.
-#[derive(Debug)]
-pub(super) struct Executed {
-    pub(super) run: Run,
-    pub(super) duplicate: bool,
-}
-
 /// The parts of an execution that a worker reads.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -118,13 +111,14 @@ impl Api {
         read(self.0.send(query, json!({ "id": id })).await?)
     }
 
-    /// Starts the execution of a message, or returns the one that has its dedup key already, in its current state.
+    /// Starts the execution of a message, or returns the one that has its dedup key already, in its current state. Also
+    /// returns whether it is a duplicate: an earlier request started it.
     pub(super) async fn execute(
         &self,
         playbook: &str,
         subscription: &str,
         message: &Message,
-    ) -> Result<Executed, ClientError> {
+    ) -> Result<(Run, bool), ClientError> {
         let query = "mutation Execute($input: ExecuteInput!) { done: execute(input: $input) {
             result: execution {
                 id status workload catalogEntry { document } steps(first: 100) { nodes { name status } }
@@ -137,7 +131,7 @@ impl Api {
         });
         let mut data = self.0.send(query, json!({ "input": input })).await?;
         let duplicate = data["done"]["outcome"] == "DUPLICATE";
-        Ok(Executed { run: read(data["done"].take())?, duplicate })
+        Ok((read(data["done"].take())?, duplicate))
     }
 
     /// Reserves ids for a worker's events.

@@ -21,7 +21,7 @@ use noetl_runtime::supervisor::Signals;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::client::{Client, ClientError, Server};
-use api::{Api, Executed, Limits, Registered, Spec, Subscription, has_ended};
+use api::{Api, Limits, Registered, Spec, Subscription, has_ended};
 use progress::Progress;
 use source::{Message, Source, SourceError};
 use worker::Worker;
@@ -194,20 +194,18 @@ impl Runtime {
     }
 
     async fn finish(&self, message: &Message) -> Result<Outcome, ClientError> {
-        let Executed { run, duplicate } =
+        let (run, duplicate) =
             with_retries(async || self.api.execute(&self.playbook, &self.subscription, message).await).await?;
         if duplicate && (self.finish == Finish::Leave || has_ended(&run.status)) {
             return Ok(Outcome::Duplicate);
         }
         match self.finish {
             Finish::Run => self.worker.run(&self.api, run).await,
-            Finish::Leave => Ok(Outcome::Started),
+            Finish::Leave => Ok(Outcome::Left),
             Finish::Cancel => {
-                // An execution that has ended can't be cancelled.
-                match with_retries(async || self.api.cancel(&run.id).await).await {
-                    Ok(()) => Ok(Outcome::Started),
-                    Err(_) => Ok(Outcome::EndedElsewhere),
-                }
+                // It is refused if the execution has ended.
+                let _ = with_retries(async || self.api.cancel(&run.id).await).await;
+                Ok(Outcome::Left)
             }
         }
     }
@@ -230,10 +228,10 @@ async fn with_retries<T>(ask: impl AsyncFn() -> Result<T, ClientError>) -> Resul
 /// Result of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    Started,
+    /// The worker did not run it to its end.
+    Left,
     Completed,
     Failed,
-    EndedElsewhere,
     Duplicate,
     Refused,
 }

@@ -16,7 +16,7 @@ pub(super) struct Progress {
     pub(super) status: String,
     /// Messages taken from the source.
     pub(super) taken: u64,
-    started: u64,
+    left: u64,
     completed: u64,
     failed: u64,
     duplicates: u64,
@@ -32,7 +32,7 @@ impl Progress {
         Self {
             status,
             taken: 0,
-            started: 0,
+            left: 0,
             completed: 0,
             failed: 0,
             duplicates: 0,
@@ -45,7 +45,7 @@ impl Progress {
 
     pub(super) fn count(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Started | Outcome::EndedElsewhere => self.started += 1,
+            Outcome::Left => self.left += 1,
             Outcome::Completed => self.completed += 1,
             Outcome::Failed => self.failed += 1,
             Outcome::Duplicate => self.duplicates += 1,
@@ -69,11 +69,11 @@ impl Progress {
 
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     fn print(&self, in_flight: usize, end: &str) {
-        let Self { status, taken, started, completed, failed, duplicates, refused, .. } = self;
+        let Self { status, taken, left, completed, failed, duplicates, refused, .. } = self;
         let rate = *taken as f64 / self.began.elapsed().as_secs_f64().max(0.001);
         let start = if self.terminal { "\r\x1b[K" } else { "" };
         let line = format!(
-            "{start}{status}  taken {taken}  completed {completed}  failed {failed}  left {started}  duplicates {duplicates}  \
+            "{start}{status}  taken {taken}  completed {completed}  failed {failed}  left {left}  duplicates {duplicates}  \
              refused {refused}  in flight {in_flight}  {rate:.1}/s{end}"
         );
         // If the terminal is closed, the demo continues.

@@ -113,15 +113,11 @@ pub(super) fn reports(events: &[Value]) -> impl Iterator<Item = &[Value]> {
 /// Returns the events of a step, and whether the step succeeded.
 fn play(step: &Step, luck: FailureMode) -> (Vec<Value>, bool) {
     match &step.items {
-        _ if !step.works => (vec![entered(step, &Value::Null), own(step, "step.exit", &Value::Null)], true),
+        _ if !step.works => (["step.enter", "step.exit"].map(|name| own(step, name, &Value::Null)).into(), true),
         Some(items) if items.is_empty() => (vec![own(step, "step.skipped", &Value::Null)], true),
         Some(items) => (looped(step, items), true),
         None => tried(step, luck),
     }
-}
-
-fn entered(step: &Step, said: &Value) -> Value {
-    own(step, "step.enter", said)
 }
 
 fn own(step: &Step, event_type: &str, said: &Value) -> Value {
@@ -134,12 +130,11 @@ fn told(step: &Step, event_type: &str, command: &str, attempt: u64, said: &Value
 
 fn tried(step: &Step, luck: FailureMode) -> (Vec<Value>, bool) {
     let fails = |attempt: u64| match luck {
-        _ if step.attempts == 1 => false,
         FailureMode::Good => false,
-        FailureMode::Mixed => attempt == 1,
-        FailureMode::Bad => true,
+        FailureMode::Mixed => step.attempts > 1 && attempt == 1,
+        FailureMode::Bad => step.attempts > 1,
     };
-    let mut events = vec![entered(step, &Value::Null)];
+    let mut events = vec![own(step, "step.enter", &Value::Null)];
     for attempt in 1..=step.attempts {
         let command = format!("{}:{attempt}", step.name);
         let tell = |event_type: &str, said: Value| told(step, event_type, &command, attempt, &said);
@@ -157,7 +152,7 @@ fn tried(step: &Step, luck: FailureMode) -> (Vec<Value>, bool) {
 fn looped(step: &Step, items: &[Value]) -> Vec<Value> {
     let commands: Vec<String> = (0..items.len()).map(|index| format!("{}:i{index}", step.name)).collect();
     let expected = json!({ "context": { "iterations_expected": items.len() } });
-    let mut events = vec![entered(step, &expected)];
+    let mut events = vec![own(step, "step.enter", &expected)];
     for event_type in ["command.issued", "command.started"] {
         events.extend(commands.iter().map(|command| told(step, event_type, command, 1, &Value::Null)));
     }

@@ -79,7 +79,7 @@ impl Worker {
         Ok(match status.as_str() {
             "COMPLETED" => Outcome::Completed,
             "FAILED" => Outcome::Failed,
-            _ => Outcome::EndedElsewhere,
+            _ => Outcome::Left,
         })
     }
 }

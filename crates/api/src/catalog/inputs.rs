@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::kind::CatalogKind;
 use super::order::CatalogOrder;
-use crate::filters::{check_list, check_prefix, time_bound};
+use crate::filters::{check_list, checked_text, time_bound};
 use noetl_storage::catalog::{self, EntryTime, TimeFilter};
 use noetl_use_cases::bounds::check_text;
 use noetl_use_cases::catalog::Registration;
@@ -49,8 +49,8 @@ impl CatalogFilter {
         self.kinds.as_ref().map_or(Ok(()), |kinds| check_list("filter.kinds", kinds))?;
         Ok(catalog::CatalogFilter {
             kinds: self.kinds.map(|kinds| kinds.into_iter().map(Into::into).collect()),
-            path: exact_path(self.path)?,
-            path_prefix: check_prefix("filter.pathPrefix", self.path_prefix)?,
+            path: checked_text("filter.path", self.path)?,
+            path_prefix: checked_text("filter.pathPrefix", self.path_prefix)?,
             text: self.text.map(searched).transpose()?,
             latest_only: self.latest_only.unwrap_or(true),
             include_archived: self.include_archived.unwrap_or(false),
@@ -64,7 +64,7 @@ impl CatalogFilter {
             EntryTime::Registration => (self.created_after, self.created_before),
             EntryTime::Retirement => (self.archived_after, self.archived_before),
         };
-        let path = exact_path(self.path)?;
+        let path = checked_text("filter.path", self.path)?;
         Ok(TimeFilter { time, path, after: after.map(time_bound), before: before.map(time_bound) })
     }
 
@@ -106,11 +106,6 @@ impl CatalogFilter {
     }
 }
 
-/// Refuses a malformed path.
-fn exact_path(path: Option<String>) -> Result<Option<String>, Rejection> {
-    path.map(|path| check_text("filter.path", &path).map(|()| path)).transpose()
-}
-
 /// Checks a text that is searched for.
 fn searched(text: String) -> Result<String, Rejection> {
     let count = text.chars().count();
@@ -144,25 +139,12 @@ pub struct CatalogPathVersion {
 /// Catalog entry to register.
 #[derive(Debug, InputObject)]
 pub struct RegisterCatalogEntryInput {
-    /// Catalog path (1 to 512 bytes; default: `metadata.path` of the content, else `metadata.name`). If the content has
-    /// `metadata.path`, it must be the same path.
-    pub path: Option<String>,
-    /// Kind (default: the `kind` in the content). `UNKNOWN` is refused.
-    kind: Option<CatalogKind>,
-    /// Document, a map in YAML or JSON (at most 4 MiB), in the form that NoETL reads. The `spec` of a source subscription
-    /// is checked.
-    content: String,
+    #[graphql(flatten)]
+    pub(super) entry: EntryInput,
     /// Whether to add no version if the newest version of the path that is not retired has the same kind and the same
     /// content, character by character (default false).
     #[graphql(default = false)]
-    pub only_if_changed: bool,
-}
-
-impl From<RegisterCatalogEntryInput> for Registration {
-    fn from(input: RegisterCatalogEntryInput) -> Self {
-        let RegisterCatalogEntryInput { path, kind, content, only_if_changed: _ } = input;
-        Self { path, kind: kind.map(Into::into), content }
-    }
+    pub(super) only_if_changed: bool,
 }
 
 /// Versions of a catalog path to retire or to restore.
@@ -177,9 +159,16 @@ pub struct CatalogArchivingInput {
 /// Catalog entry to check.
 #[derive(Debug, InputObject)]
 pub struct ValidateCatalogEntryInput {
+    #[graphql(flatten)]
+    pub(super) entry: EntryInput,
+}
+
+/// Catalog entry, as both inputs contain it.
+#[derive(Debug, InputObject)]
+pub(super) struct EntryInput {
     /// Catalog path (1 to 512 bytes; default: `metadata.path` of the content, else `metadata.name`). If the content has
     /// `metadata.path`, it must be the same path.
-    path: Option<String>,
+    pub(super) path: Option<String>,
     /// Kind (default: the `kind` in the content). `UNKNOWN` is refused.
     kind: Option<CatalogKind>,
     /// Document, a map in YAML or JSON (at most 4 MiB), in the form that NoETL reads. The `spec` of a source subscription
@@ -187,8 +176,8 @@ pub struct ValidateCatalogEntryInput {
     content: String,
 }
 
-impl From<ValidateCatalogEntryInput> for Registration {
-    fn from(ValidateCatalogEntryInput { path, kind, content }: ValidateCatalogEntryInput) -> Self {
+impl From<EntryInput> for Registration {
+    fn from(EntryInput { path, kind, content }: EntryInput) -> Self {
         Self { path, kind: kind.map(Into::into), content }
     }
 }

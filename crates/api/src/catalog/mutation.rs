@@ -26,12 +26,11 @@ impl CatalogMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Catalog entry to register.")] input: RegisterCatalogEntryInput,
     ) -> Result<Option<RegisterCatalogEntryPayload>> {
-        audited(ctx, input.path.clone(), async {
-            let only_if_changed = input.only_if_changed;
+        audited(ctx, input.entry.path.clone(), async {
             let registered = match WrittenInput::new(ctx).check("onlyIfChanged") {
                 Ok(()) => {
                     let catalog = &ctx.data::<Services>()?.catalog;
-                    catalog.register(input.into(), only_if_changed, &caller(ctx)?).await
+                    catalog.register(input.entry.into(), input.only_if_changed, &caller(ctx)?).await
                 }
                 Err(rejection) => Err(rejection.into()),
             };

@@ -3,7 +3,7 @@
 use async_graphql::{Enum, SimpleObject};
 
 use super::types::CatalogEntry;
-use crate::audit::AuditedPayload;
+use crate::audit::{AuditedPayload, audited_payload};
 use crate::errors::UserError;
 use noetl_use_cases::catalog::Registered;
 
@@ -58,8 +58,4 @@ pub(super) struct CatalogArchivingPayload {
     pub(super) user_errors: Vec<UserError>,
 }
 
-impl AuditedPayload for CatalogArchivingPayload {
-    fn user_errors(&self) -> &[UserError] {
-        &self.user_errors
-    }
-}
+audited_payload!(CatalogArchivingPayload);

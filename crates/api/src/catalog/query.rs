@@ -88,7 +88,7 @@ impl CatalogQuery {
         &self,
         #[graphql(desc = "Catalog entry to check.")] input: ValidateCatalogEntryInput,
     ) -> Result<Option<CatalogEntryValidation>> {
-        let checked = Registration::from(input).check().map(CatalogEntryDraft::from);
+        let checked = Registration::from(input.entry).check().map(CatalogEntryDraft::from);
         let (entry, user_errors) = result_or_user_error(checked.map_err(Into::into))?;
         Ok(Some(CatalogEntryValidation { entry, user_errors }))
     }

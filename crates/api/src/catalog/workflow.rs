@@ -99,32 +99,17 @@ impl Workflow {
 impl From<domain::WorkflowStep> for WorkflowStep {
     fn from(step: domain::WorkflowStep) -> Self {
         let domain::WorkflowStep { name, description, condition, tools, repetition, routing, transitions } = step;
+        let tool = |domain::Tool { label, kind, playbook }| WorkflowTool { label, kind, playbook };
+        let repeated = |Repetition { mode, iterator, items }| WorkflowRepetition { mode: mode.into(), iterator, items };
+        let transition = |domain::Transition { to, condition }| WorkflowTransition { to, condition };
         Self {
             name,
             description,
             condition,
-            tools: tools.into_iter().map(WorkflowTool::from).collect(),
-            repetition: repetition.map(WorkflowRepetition::from),
+            tools: tools.into_iter().map(tool).collect(),
+            repetition: repetition.map(repeated),
             routing: routing.into(),
-            transitions: transitions.into_iter().map(WorkflowTransition::from).collect(),
+            transitions: transitions.into_iter().map(transition).collect(),
         }
-    }
-}
-
-impl From<domain::Tool> for WorkflowTool {
-    fn from(domain::Tool { label, kind, playbook }: domain::Tool) -> Self {
-        Self { label, kind, playbook }
-    }
-}
-
-impl From<Repetition> for WorkflowRepetition {
-    fn from(Repetition { mode, iterator, items }: Repetition) -> Self {
-        Self { mode: mode.into(), iterator, items }
-    }
-}
-
-impl From<domain::Transition> for WorkflowTransition {
-    fn from(domain::Transition { to, condition }: domain::Transition) -> Self {
-        Self { to, condition }
     }
 }

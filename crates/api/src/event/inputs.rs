@@ -3,7 +3,7 @@
 use async_graphql::{Enum, ID, InputObject, OneofObject};
 use chrono::{DateTime, Utc};
 
-use crate::filters::{check_owner, check_texts, checked_ids, time_bound};
+use crate::filters::{check_texts, checked_ids, checked_text, time_bound};
 use crate::scalars::parse_id;
 use noetl_domain::event as domain;
 use noetl_domain::event_list::LogFilter;
@@ -12,9 +12,9 @@ use noetl_feed::wire::cursor::StreamCursor;
 use noetl_use_cases::bounds::check_text;
 use noetl_use_cases::error::Rejection;
 
-/// Conditions of stored and of live events.
+/// Filter for live events. An omitted condition matches everything.
 #[derive(Debug, Clone, Default, InputObject)]
-pub struct EventConditions {
+pub struct LiveEventFilter {
     /// Only events in the logs of these executions and source subscriptions (at most 1000 ids).
     execution_ids: Option<Vec<ID>>,
     /// Only events of executions that this execution or source subscription started.
@@ -31,9 +31,9 @@ pub struct EventConditions {
     organization_id: Option<String>,
 }
 
-impl EventConditions {
+impl LiveEventFilter {
     /// Converts the input to a filter of the domain and parses its ids.
-    fn parse(self) -> Result<domain::EventFilter, Rejection> {
+    pub fn parse(self) -> Result<domain::EventFilter, Rejection> {
         let lists = [("types", &self.types), ("nodeNames", &self.node_names), ("statuses", &self.statuses)];
         for (field, list) in lists {
             list.as_ref().map_or(Ok(()), |list| check_texts(&format!("filter.{field}"), list))?;
@@ -46,23 +46,9 @@ impl EventConditions {
             types: self.types,
             node_names: self.node_names,
             statuses: self.statuses,
-            tenant_id: check_owner("filter.tenantId", self.tenant_id)?,
-            organization_id: check_owner("filter.organizationId", self.organization_id)?,
+            tenant_id: checked_text("filter.tenantId", self.tenant_id)?,
+            organization_id: checked_text("filter.organizationId", self.organization_id)?,
         })
-    }
-}
-
-/// Filter for live events. An omitted condition matches everything.
-#[derive(Debug, Clone, Default, InputObject)]
-pub struct LiveEventFilter {
-    #[graphql(flatten)]
-    conditions: EventConditions,
-}
-
-impl LiveEventFilter {
-    /// Converts the input to a filter of the domain and parses its ids.
-    pub fn parse(self) -> Result<domain::EventFilter, Rejection> {
-        self.conditions.parse()
     }
 }
 
@@ -70,7 +56,7 @@ impl LiveEventFilter {
 #[derive(Debug, Clone, Default, InputObject)]
 pub struct EventFilter {
     #[graphql(flatten)]
-    conditions: EventConditions,
+    conditions: LiveEventFilter,
     /// Only events with this time or a later one.
     created_after: Option<DateTime<Utc>>,
     /// Only events before this time.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_graphql::dataloader::Loader;
 
-use crate::loaders::{Loaders, group_by_kind, with_failures};
+use crate::loaders::{Loaders, group_by_kind, load_by_id};
 use noetl_domain::event::{Event, EventKey};
 use noetl_domain::event_list::LogFilter;
 use noetl_domain::ids::Id;
@@ -15,9 +15,10 @@ use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::executions::logs::{LogPage, LogQuery};
 use plain_json::Text;
 
-/// Key of the head of a log: its registered or started event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct HeadKey(pub Id);
+load_by_id! {
+    /// Key of the head of a log: its registered or started event.
+    HeadKey => Arc<FirstEvent>, executions.log_heads
+}
 
 /// Key of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -46,17 +47,6 @@ pub struct LogTotalKey {
     pub filter: LogFilter,
     /// Number up to which events are counted.
     pub limit: i64,
-}
-
-impl Loader<HeadKey> for Loaders {
-    type Value = Result<Arc<FirstEvent>, ServiceError>;
-    type Error = ServiceError;
-
-    async fn load(&self, keys: &[HeadKey]) -> Result<HashMap<HeadKey, Self::Value>, ServiceError> {
-        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (heads, failed) = self.services.executions.log_heads(&ids, &self.scope).await;
-        Ok(with_failures(keys, |key| key.0, heads, &failed))
-    }
 }
 
 impl Loader<EventLoadKey> for Loaders {

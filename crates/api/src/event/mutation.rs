@@ -30,7 +30,7 @@ impl EventMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Batch of events.")] input: Moved<ProjectEvents>,
     ) -> Result<Option<ProjectEventsPayload>> {
-        Ok(Some(project(ctx, input.0).await?.into()))
+        Ok(Some(ProjectEventsPayload { outcome: project(ctx, input.0).await? }))
     }
 
     /// Stores events of workers that are given as JSON documents. The same as `projectEvents` otherwise.
@@ -40,7 +40,7 @@ impl EventMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Batch of events.")] input: ProjectEventDocumentsInput,
     ) -> Result<Option<ProjectEventDocumentsPayload>> {
-        Ok(Some(project(ctx, input.into()).await?.into()))
+        Ok(Some(ProjectEventDocumentsPayload { outcome: project(ctx, input.into()).await? }))
     }
 
     /// Reserves ids for events of a worker. No other event of the deployment gets these ids, unless another program makes

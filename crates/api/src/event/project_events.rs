@@ -167,14 +167,14 @@ fn id(fields: &mut Fields<EventInput>, name: &str) -> Result<Option<String>, Inp
 #[derive(Debug, SimpleObject)]
 pub(super) struct ProjectEventsPayload {
     #[graphql(flatten)]
-    outcome: BatchOutcome,
+    pub(super) outcome: BatchOutcome,
 }
 
 /// Result of a batch of events as documents.
 #[derive(Debug, SimpleObject)]
 pub(super) struct ProjectEventDocumentsPayload {
     #[graphql(flatten)]
-    outcome: BatchOutcome,
+    pub(super) outcome: BatchOutcome,
 }
 
 /// Result of a batch of events. Each event is counted once: as stored, duplicate or refused.
@@ -330,18 +330,6 @@ impl AuditedPayload for BatchOutcome {
 
     fn item_errors(&self) -> impl Iterator<Item = &UserError> {
         self.rejected.iter().flat_map(|result| &result.user_errors)
-    }
-}
-
-impl From<BatchOutcome> for ProjectEventsPayload {
-    fn from(outcome: BatchOutcome) -> Self {
-        Self { outcome }
-    }
-}
-
-impl From<BatchOutcome> for ProjectEventDocumentsPayload {
-    fn from(outcome: BatchOutcome) -> Self {
-        Self { outcome }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use async_graphql::{ID, InputObject, Result, SimpleObject};
 
-use crate::audit::AuditedPayload;
+use crate::audit::audited_payload;
 use crate::context::Services;
 use crate::errors::{UserError, result_or_user_error};
 use crate::scalars::show_id;
@@ -45,8 +45,4 @@ impl ReserveEventIdsPayload {
     }
 }
 
-impl AuditedPayload for ReserveEventIdsPayload {
-    fn user_errors(&self) -> &[UserError] {
-        &self.user_errors
-    }
-}
+audited_payload!(ReserveEventIdsPayload);

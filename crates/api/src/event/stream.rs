@@ -103,27 +103,19 @@ impl EventStreamItem {
     /// Returns an item that shows this text as its cursor.
     #[must_use]
     pub fn with_cursor(item: Item, cursor: String) -> Self {
+        let at = Time(clock::now());
         match item {
             Item::Event { live, .. } => {
-                let event = Event(live.event);
-                Self::EventDelivery(EventDelivery {
-                    cursor,
-                    at: Time(clock::now()),
-                    event,
-                    payload_omitted: live.partial,
-                })
+                let (event, payload_omitted) = (Event(live.event), live.partial);
+                Self::EventDelivery(EventDelivery { cursor, at, event, payload_omitted })
             }
-            Item::CaughtUp { .. } => Self::CaughtUp(CaughtUp { cursor, at: Time(clock::now()) }),
-            Item::Gap { shard, gap, .. } => Self::StreamGap(StreamGap {
-                cursor,
-                at: Time(clock::now()),
-                shard,
-                from: gap.from.into(),
-                to: gap.to.into(),
-                reason: gap.reason.into(),
-            }),
+            Item::CaughtUp { .. } => Self::CaughtUp(CaughtUp { cursor, at }),
+            Item::Gap { shard, gap, .. } => {
+                let (from, to, reason) = (gap.from.into(), gap.to.into(), gap.reason.into());
+                Self::StreamGap(StreamGap { cursor, at, shard, from, to, reason })
+            }
             Item::Heartbeat { lag, .. } => {
-                Self::StreamHeartbeat(StreamHeartbeat { cursor, at: Time(clock::now()), lag_events: lag.into() })
+                Self::StreamHeartbeat(StreamHeartbeat { cursor, at, lag_events: lag.into() })
             }
         }
     }

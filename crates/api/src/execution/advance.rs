@@ -2,10 +2,9 @@
 
 use async_graphql::{ID, SimpleObject};
 
-use super::inputs::GivenId;
-use crate::audit::AuditedPayload;
+use crate::audit::audited_payload;
 use crate::errors::{UserError, item_error};
-use crate::scalars::{BigInt, show_id, to_graphql_int};
+use crate::scalars::{BigInt, GivenItem, show_id, to_graphql_int};
 use noetl_domain::ids::Id;
 use noetl_use_cases::error::{Rejection, ServiceError};
 use noetl_use_cases::projections::{Advanced, Advances};
@@ -17,15 +16,6 @@ pub(super) struct AdvanceProjectionsPayload {
     results: Vec<AdvanceProjectionsResult>,
     /// Reasons the whole request was refused; empty if it was carried out.
     user_errors: Vec<UserError>,
-}
-
-/// Ids of a request with the results of the valid ones.
-#[derive(Debug)]
-pub(super) struct AdvancedIds {
-    /// All ids.
-    pub(super) given: Vec<GivenId>,
-    /// Results of the valid ids.
-    pub(super) advances: Advances,
 }
 
 /// Result of advancing the projection of one execution.
@@ -60,31 +50,23 @@ impl From<Advanced> for AdvancedProjection {
 
 impl AdvanceProjectionsPayload {
     /// Creates the payload from the given ids and the results of the valid ones; `None`: the request was refused.
-    pub(super) fn new(advanced: Option<AdvancedIds>, user_errors: Vec<UserError>) -> Self {
-        let Some(AdvancedIds { given, advances }) = advanced else {
+    pub(super) fn new(advanced: Option<(Vec<GivenItem<Id>>, Advances)>, user_errors: Vec<UserError>) -> Self {
+        let Some((given, by_id)) = advanced else {
             return Self { results: Vec::new(), user_errors };
         };
-        let result = |(index, GivenId { given: execution_id, parsed }): (usize, GivenId)| {
-            let outcome = match parsed {
-                Ok(id) => advances.get(&id).cloned().unwrap_or_else(|| Err(unknown(index, id))),
+        let result = |(index, GivenItem { id: execution_id, item }): (usize, GivenItem<Id>)| {
+            let outcome = match item {
+                Ok(id) => by_id.get(&id).cloned().unwrap_or_else(|| Err(unknown(index, id))),
                 Err(rejection) => Err(rejection.into()),
             };
             let index = to_graphql_int(index);
-            match outcome {
-                Ok(done) => Self::result(index, execution_id, Some(done.into()), Vec::new()),
-                Err(error) => Self::result(index, execution_id, None, vec![error_at(index, error)]),
-            }
+            let (advanced, user_errors) = match outcome {
+                Ok(done) => (Some(done.into()), Vec::new()),
+                Err(error) => (None, vec![error_at(index, error)]),
+            };
+            AdvanceProjectionsResult { index, execution_id, advanced, user_errors }
         };
         Self { results: given.into_iter().enumerate().map(result).collect(), user_errors }
-    }
-
-    fn result(
-        index: i32,
-        execution_id: ID,
-        advanced: Option<AdvancedProjection>,
-        user_errors: Vec<UserError>,
-    ) -> AdvanceProjectionsResult {
-        AdvanceProjectionsResult { index, execution_id, advanced, user_errors }
     }
 }
 
@@ -99,12 +81,4 @@ fn unknown(index: usize, id: Id) -> ServiceError {
     Rejection::not_found(&format!("executionIds.{index}"), format!("there is no execution {id}")).into()
 }
 
-impl AuditedPayload for AdvanceProjectionsPayload {
-    fn user_errors(&self) -> &[UserError] {
-        &self.user_errors
-    }
-
-    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
-        self.results.iter().flat_map(|result| &result.user_errors)
-    }
-}
+audited_payload!(AdvanceProjectionsPayload, results);

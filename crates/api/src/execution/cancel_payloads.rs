@@ -15,7 +15,7 @@ use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::executions::{CancelledOne, CancelledTree};
 
 /// Result of a cancellation.
-#[derive(Debug, SimpleObject)]
+#[derive(Debug, Default, SimpleObject)]
 pub(super) struct CancelExecutionPayload {
     /// The execution, also if it was cancelled before or the request was refused; null if it does not exist or could not
     /// be read.
@@ -43,7 +43,7 @@ pub(super) struct CancelExecutionResult {
 }
 
 /// Result of cancelling several executions.
-#[derive(Debug, SimpleObject)]
+#[derive(Debug, Default, SimpleObject)]
 pub(super) struct CancelExecutionsPayload {
     /// Results: one for each selected execution, then, with `cascade`, those of the descendants that had not ended.
     /// Result i belongs to id i if the executions were selected by id.
@@ -136,14 +136,7 @@ impl CancelExecutionPayload {
 
     /// Creates the payload of a request that was refused.
     pub(super) fn refused(error: UserError) -> Self {
-        Self {
-            execution: None,
-            cancelled: false,
-            results: Vec::new(),
-            complete: false,
-            unavailable_shards: Vec::new(),
-            user_errors: vec![error],
-        }
+        Self { user_errors: vec![error], ..Self::default() }
     }
 }
 
@@ -179,13 +172,7 @@ impl CancelExecutionsPayload {
 
     /// Creates the payload of a request that was refused.
     pub(super) fn refused(user_errors: Vec<UserError>) -> Self {
-        Self {
-            results: Vec::new(),
-            complete: false,
-            continue_with: Vec::new(),
-            unavailable_shards: Vec::new(),
-            user_errors,
-        }
+        Self { user_errors, ..Self::default() }
     }
 }
 

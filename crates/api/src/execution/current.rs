@@ -4,14 +4,13 @@
 //! event may come. So the logs are folded. The last event of the list's row does not show whether the row includes the
 //! reader's event: an event can get a smaller id than events that were committed before it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_graphql::Result;
 use tokio::time::timeout;
 
 use crate::context::Services;
-use crate::errors::field_error;
 use crate::updates::Found;
 use crate::updates::list::Row;
 use noetl_domain::execution::Status;
@@ -21,7 +20,6 @@ use noetl_domain::tenant::Scope;
 use noetl_runtime::causes::WithCauses;
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::snapshots::Projected;
-use noetl_use_cases::error::ServiceError;
 
 /// An execution in its current state.
 #[derive(Debug, Clone)]
@@ -64,17 +62,7 @@ pub async fn read(services: &Services, ids: &[Id], scope: &Scope) -> Result<Vec<
         rows.into_iter().map(|(id, row)| (id, CurrentExecution { row, state: None })).collect();
     let known: Vec<Id> = found.keys().copied().collect();
     fold(services, &known, &mut found, scope).await;
-    let unreadable = |error: &ServiceError| error.unavailable().is_some() || error.timed_out().is_some();
-    let down: BTreeSet<Id> = failed.iter().filter(|(_, error)| unreadable(error)).map(|(id, _)| *id).collect();
-    if let Some(error) = failed.into_values().find(|error| !unreadable(error)) {
-        return Err(field_error(error));
-    }
-    let result = |id: &Id| match found.remove(id) {
-        _ if down.contains(id) => Found::Unavailable,
-        Some(current) => Found::Row(current),
-        None => Found::Missing,
-    };
-    Ok(ids.iter().map(result).collect())
+    Found::all(ids, found, failed)
 }
 
 /// Returns executions of the list. Those whose status can change, and whose rows lack events, get the states of their logs.

@@ -4,7 +4,7 @@ use async_graphql::{Enum, InputObject, SimpleObject};
 use chrono::{DateTime, Utc};
 
 use super::inputs::check_named;
-use crate::filters::{check_owner, time_bound};
+use crate::filters::{checked_text, time_bound};
 use crate::labels::LabelFilter;
 use crate::scalars::{Time, to_graphql_int};
 use noetl_domain::history::{Durations, Interval};
@@ -53,8 +53,8 @@ impl ExecutionHistoryFilter {
         let filter = execution_history::HistoryFilter {
             paths: check_named("filter.paths", self.paths)?,
             execution_pools: check_named("filter.executionPools", self.execution_pools)?,
-            tenant_id: check_owner("filter.tenantId", self.tenant_id)?,
-            organization_id: check_owner("filter.organizationId", self.organization_id)?,
+            tenant_id: checked_text("filter.tenantId", self.tenant_id)?,
+            organization_id: checked_text("filter.organizationId", self.organization_id)?,
             labels: LabelFilter::parse_all("filter.labels", self.labels)?,
         };
         HistoryRequest::new(interval.into(), (time_bound(from), time_bound(to)), filter, now)
@@ -99,11 +99,11 @@ pub struct ExecutionHistoryBucket {
 #[derive(Debug, Clone, SimpleObject)]
 pub struct DurationPercentiles {
     /// Duration that half of the executions do not exceed, in seconds.
-    p50: f64,
+    pub(super) p50: f64,
     /// Duration that 95 % of the executions do not exceed, in seconds.
-    p95: f64,
+    pub(super) p95: f64,
     /// Duration that 99 % of the executions do not exceed, in seconds.
-    p99: f64,
+    pub(super) p99: f64,
 }
 
 impl DurationPercentiles {

@@ -6,10 +6,10 @@ use chrono::{DateTime, Utc};
 use super::status::ExecutionStatus;
 use crate::access::scope;
 use crate::context::Services;
-use crate::filters::{check_owner, check_prefix, time_bound};
+use crate::filters::{checked_text, time_bound};
 use crate::guards::WrittenInput;
 use crate::labels::{LabelFilter, LabelInput};
-use crate::scalars::{Json, parse_catalog_id, parse_event_id, parse_id, parse_ids};
+use crate::scalars::{GivenItem, Json, parse_catalog_id, parse_event_id, parse_id, parse_ids};
 use crate::selector::{Selected, selector};
 use crate::trace::TraceContextInput;
 use noetl_domain::ids::Id;
@@ -121,11 +121,11 @@ impl ExecutionFilter {
         let parent = self.parent_execution_id.map(|id| parse_id(&field("parentExecutionId"), &id)).transpose()?;
         let rerun_of = self.rerun_of.map(|id| parse_id(&field("rerunOf"), &id)).transpose()?;
         let texts = |name: &str, list: Option<Vec<String>>| check_named(&field(name), list);
-        let path = self.path.map(|path| check_text(&field("path"), &path).map(|()| path)).transpose()?;
+        let path = checked_text(&field("path"), self.path)?;
         Ok(execution_lists::ExecutionFilter {
             statuses: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
             paths: one_of(path, texts("paths", self.paths)?),
-            path_prefix: check_prefix(&field("pathPrefix"), self.path_prefix)?,
+            path_prefix: checked_text(&field("pathPrefix"), self.path_prefix)?,
             catalog_id: None,
             parent_execution_id: parent,
             roots_only: self.roots_only.unwrap_or_default(),
@@ -144,8 +144,8 @@ impl ExecutionFilter {
             started_before: self.started_before.map(time_bound),
             ended_after: self.ended_after.map(time_bound),
             ended_before: self.ended_before.map(time_bound),
-            tenant_id: check_owner(&field("tenantId"), self.tenant_id)?,
-            organization_id: check_owner(&field("organizationId"), self.organization_id)?,
+            tenant_id: checked_text(&field("tenantId"), self.tenant_id)?,
+            organization_id: checked_text(&field("organizationId"), self.organization_id)?,
         })
     }
 }
@@ -269,22 +269,13 @@ pub struct AdvanceProjectionsInput {
     pub execution_ids: Vec<ID>,
 }
 
-/// Id of a list, as the caller gave it.
-#[derive(Debug)]
-pub struct GivenId {
-    /// Text that the caller gave.
-    pub given: ID,
-    /// The parsed id. A malformed id refuses only itself.
-    pub parsed: Result<Id, Rejection>,
-}
-
 impl AdvanceProjectionsInput {
     /// Parses 1 to 1000 ids.
-    pub fn parse(self) -> Result<Vec<GivenId>, Rejection> {
+    pub fn parse(self) -> Result<Vec<GivenItem<Id>>, Rejection> {
         check_count("executionIds", self.execution_ids.len(), MAX_ADVANCE)?;
-        let parse = |(index, given): (usize, ID)| {
-            let parsed = parse_id(&format!("executionIds.{index}"), &given);
-            GivenId { given, parsed }
+        let parse = |(index, id): (usize, ID)| {
+            let item = parse_id(&format!("executionIds.{index}"), &id);
+            GivenItem { id, item }
         };
         Ok(self.execution_ids.into_iter().enumerate().map(parse).collect())
     }
@@ -401,13 +392,11 @@ pub(super) fn checked_dedup(
     if dedup.is_some() {
         written.check("dedup.rejectDifferent")?;
     }
-    Ok(dedup.map(Dedup::from))
-}
-
-impl From<DedupInput> for Dedup {
-    fn from(DedupInput { key, window_seconds, reject_different }: DedupInput) -> Self {
-        Self { key, window_seconds, reject_different }
-    }
+    Ok(dedup.map(|DedupInput { key, window_seconds, reject_different }| Dedup {
+        key,
+        window_seconds,
+        reject_different,
+    }))
 }
 
 /// Executions to start. Each request succeeds or fails independently.

@@ -5,7 +5,7 @@ use futures::{Stream, TryStreamExt};
 
 use super::inputs::ExecutionFilter;
 use super::update::ExecutionUpdate;
-use super::updates::{self, ExecutionPages, ExecutionReads, FollowedExecutions, Watch};
+use super::updates::{self, ExecutionReads, FollowedExecutions, Watch};
 use crate::access::{LIVE, principal, scope};
 use crate::audience::Audience;
 use crate::context::Services;
@@ -65,15 +65,7 @@ impl ExecutionSubscription {
     ) -> Result<impl Stream<Item = Result<WithDeadline<ExecutionUpdate>>> + use<>> {
         let filter = filter.unwrap_or_default().resolve(ctx, "filter").await.map_err(field_error)?;
         let deadline = deadline(ctx)?;
-        let updates = list::updates::<FollowedExecutions>(ListWatch {
-            hub: hub(ctx)?,
-            services: ctx.data::<Services>()?.clone(),
-            reads: ctx.data::<ExecutionReads>()?.clone(),
-            pages: ctx.data::<ExecutionPages>()?.clone(),
-            scope: scope(ctx)?,
-            filter,
-            deadline,
-        });
+        let updates = list::updates(ListWatch::<FollowedExecutions>::new(ctx, filter)?);
         let (audience, texts) = (Audience::of_operation(ctx, principal(ctx)?), ctx.data::<SharedTexts>()?.clone());
         let item = move |update| ExecutionUpdate::new(update, audience.as_ref(), &texts);
         Ok(updates.map_ok(move |update| WithDeadline::new(item(update), deadline)))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_graphql::dataloader::Loader;
 use serde_json::Value;
 
-use crate::loaders::{Loaders, group_by_kind, with_failures};
+use crate::loaders::{Loaders, group_by_kind, load_by_id};
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
@@ -19,9 +19,10 @@ use noetl_storage::snapshots::{LoopOfState, Projected};
 use noetl_use_cases::error::ServiceError;
 use plain_json::Text;
 
-/// Key of the workload of an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WorkloadKey(pub Id);
+load_by_id! {
+    /// Key of the workload of an execution.
+    WorkloadKey => Text, executions.workloads
+}
 
 /// Key of the result of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,17 +33,20 @@ pub struct ResultKey {
     pub event: Id,
 }
 
-/// Key of an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ExecutionKey(pub Id);
+load_by_id! {
+    /// Key of an execution.
+    ExecutionKey => ExecutionRow, executions.by_ids
+}
 
-/// Key of the end of an execution, with its reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EndKey(pub Id);
+load_by_id! {
+    /// Key of the end of an execution, with its reason.
+    EndKey => End, projections.ends
+}
 
-/// Key of the state of an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct StateKey(pub Id);
+load_by_id! {
+    /// Key of the state of an execution.
+    StateKey => Arc<Projected>, projections.read
+}
 
 /// Key of whether the row of an execution, as it was read, lacks events of its log.
 #[derive(Debug, Clone)]
@@ -150,17 +154,6 @@ pub struct ExecutionsPage {
     pub unavailable: Vec<ShardIndex>,
 }
 
-impl Loader<WorkloadKey> for Loaders {
-    type Value = Result<Text, ServiceError>;
-    type Error = ServiceError;
-
-    async fn load(&self, keys: &[WorkloadKey]) -> Result<HashMap<WorkloadKey, Self::Value>, ServiceError> {
-        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (workloads, failed) = self.services.executions.workloads(&ids, &self.scope).await;
-        Ok(with_failures(keys, |key| key.0, workloads, &failed))
-    }
-}
-
 impl Loader<ResultKey> for Loaders {
     type Value = Result<Text, ServiceError>;
     type Error = ServiceError;
@@ -171,40 +164,6 @@ impl Loader<ResultKey> for Loaders {
         let results = results.into_iter().map(|((id, event), result)| (ResultKey { id, event }, Ok(result)));
         let failures = keys.iter().filter_map(|key| Some((*key, Err(failed.get(&key.id)?.clone()))));
         Ok(results.chain(failures).collect())
-    }
-}
-
-impl Loader<ExecutionKey> for Loaders {
-    type Value = Result<ExecutionRow, ServiceError>;
-    type Error = ServiceError;
-
-    async fn load(&self, keys: &[ExecutionKey]) -> Result<HashMap<ExecutionKey, Self::Value>, ServiceError> {
-        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (rows, failed) = self.services.executions.by_ids(&ids, &self.scope).await;
-        Ok(with_failures(keys, |key| key.0, rows, &failed))
-    }
-}
-
-impl Loader<EndKey> for Loaders {
-    type Value = Result<End, ServiceError>;
-    type Error = ServiceError;
-
-    async fn load(&self, keys: &[EndKey]) -> Result<HashMap<EndKey, Self::Value>, ServiceError> {
-        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (ends, failed) = self.services.projections.ends(&ids, &self.scope).await;
-        Ok(with_failures(keys, |key| key.0, ends, &failed))
-    }
-}
-
-impl Loader<StateKey> for Loaders {
-    type Value = Result<Arc<Projected>, ServiceError>;
-    type Error = ServiceError;
-
-    async fn load(&self, keys: &[StateKey]) -> Result<HashMap<StateKey, Self::Value>, ServiceError> {
-        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
-        let states = states.into_iter().map(|(id, state)| (id, Arc::new(state))).collect();
-        Ok(with_failures(keys, |key| key.0, states, &failed))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use async_graphql::{Context, Object, Result};
 
-use super::advance::{AdvanceProjectionsPayload, AdvancedIds};
+use super::advance::AdvanceProjectionsPayload;
 use super::cancel_payloads::{CancelExecutionPayload, CancelExecutionsPayload};
 use super::inputs::{
     AdvanceProjectionsInput, CancelExecutionInput, CancelExecutionsInput, ExecuteBatchInput, ExecuteInput,
@@ -38,9 +38,9 @@ impl ExecutionMutation {
                 Ok(request) => ctx.data::<Services>()?.executions.execute(request, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
-            Ok(ExecutePayload { started: Started::new(ctx, executed).await? })
+            Started::new(ctx, executed).await
         });
-        executed.await.map(Some)
+        Ok(Some(ExecutePayload { started: executed.await? }))
     }
 
     /// Starts executions. Each request succeeds or fails independently; result i belongs to request i.
@@ -79,9 +79,9 @@ impl ExecutionMutation {
                 Ok((id, rerunning)) => ctx.data::<Services>()?.executions.rerun(id, rerunning, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
-            Ok(RerunExecutionPayload { started: Started::new(ctx, executed).await? })
+            Started::new(ctx, executed).await
         });
-        executed.await.map(Some)
+        Ok(Some(RerunExecutionPayload { started: executed.await? }))
     }
 
     /// Runs several executions again, each as `rerunExecution` does. Each rerun succeeds or fails independently. A repeated
@@ -134,9 +134,9 @@ impl ExecutionMutation {
             let (projections, scope) = (&ctx.data::<Services>()?.projections, scope(ctx)?);
             let advanced = async {
                 let given = input.parse()?;
-                let ids = given.iter().filter_map(|id| id.parsed.as_ref().ok().copied()).collect();
+                let ids = given.iter().filter_map(|given| given.item.as_ref().ok().copied()).collect();
                 let advances = projections.advance(ids, &scope).await;
-                Ok(AdvancedIds { given, advances })
+                Ok((given, advances))
             };
             let (advanced, user_errors) = result_or_user_error(advanced.await)?;
             Ok(AdvanceProjectionsPayload::new(advanced, user_errors))

@@ -64,10 +64,6 @@ impl Started {
         let (execution_id, outcome) = (Some(show_id(executed.execution_id)), Some(executed.outcome.into()));
         Self { execution_id, execution, outcome, differs: executed.differs, user_errors }
     }
-
-    fn ids(&self) -> Vec<String> {
-        self.execution_id.iter().map(|id| id.0.clone()).collect()
-    }
 }
 
 /// Result of a request to execute.
@@ -123,23 +119,13 @@ impl ExecuteBatchResult {
     }
 }
 
-impl AuditedPayload for ExecutePayload {
+impl AuditedPayload for Started {
     fn user_errors(&self) -> &[UserError] {
-        &self.started.user_errors
+        &self.user_errors
     }
 
     fn ids(&self) -> Vec<String> {
-        self.started.ids()
-    }
-}
-
-impl AuditedPayload for RerunExecutionPayload {
-    fn user_errors(&self) -> &[UserError] {
-        &self.started.user_errors
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.started.ids()
+        self.execution_id.iter().map(|id| id.0.clone()).collect()
     }
 }
 

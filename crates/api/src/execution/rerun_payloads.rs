@@ -20,7 +20,7 @@ use noetl_use_cases::executions::RerunOne;
 const SHARED_FIELDS: [&str; 3] = ["workload", "executionPool", "dedup"];
 
 /// Result of running several executions again.
-#[derive(Debug, SimpleObject)]
+#[derive(Debug, Default, SimpleObject)]
 pub(super) struct RerunExecutionsPayload {
     /// Results: one for each selected execution. Result i belongs to id i if the executions were selected by id. A repeated
     /// id is run again once.
@@ -117,13 +117,7 @@ impl RerunExecutionsPayload {
 
     /// Creates the payload of a request that was refused.
     pub(super) fn refused(user_errors: Vec<UserError>) -> Self {
-        Self {
-            results: Vec::new(),
-            complete: false,
-            continue_with: Vec::new(),
-            unavailable_shards: Vec::new(),
-            user_errors,
-        }
+        Self { user_errors, ..Self::default() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use async_graphql::{ID, SimpleObject};
 
+use super::history::DurationPercentiles;
 use crate::scalars::{Time, show_id, to_graphql_int};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::step_stats;
@@ -57,12 +58,8 @@ pub struct StepSummary {
 /// has no duration.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StepDurations {
-    /// Duration that half of the executions do not exceed, in seconds.
-    p50: f64,
-    /// Duration that 95 % of the executions do not exceed, in seconds.
-    p95: f64,
-    /// Duration that 99 % of the executions do not exceed, in seconds.
-    p99: f64,
+    #[graphql(flatten)]
+    percentiles: DurationPercentiles,
     /// Longest duration, in seconds.
     max: f64,
     /// Sum of the durations, in seconds.
@@ -100,6 +97,6 @@ impl From<step_stats::StepSummary> for StepSummary {
 
 impl From<step_stats::StepDurations> for StepDurations {
     fn from(step_stats::StepDurations { p50, p95, p99, max, total }: step_stats::StepDurations) -> Self {
-        Self { p50, p95, p99, max, total }
+        Self { percentiles: DurationPercentiles { p50, p95, p99 }, max, total }
     }
 }

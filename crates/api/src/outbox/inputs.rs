@@ -4,8 +4,8 @@
 use async_graphql::{Context, ID, InputObject, OneofObject};
 
 use super::status::OutboxStatus;
-use crate::filters::{check_owner, check_prefix};
-use crate::scalars::parse_id;
+use crate::filters::checked_text;
+use crate::scalars::{GivenItem, parse_id};
 use crate::selector::{Selected, check_all, check_input, selector};
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
 use noetl_domain::execution::is_pool_name;
@@ -51,8 +51,8 @@ impl OutboxFilter {
             statuses,
             execution_id: execution,
             min_attempts: self.min_attempts.map(|least| min_attempts(field, least)).transpose()?,
-            tenant_id: check_owner(&format!("{field}.tenantId"), self.tenant_id)?,
-            organization_id: check_owner(&format!("{field}.organizationId"), self.organization_id)?,
+            tenant_id: checked_text(&format!("{field}.tenantId"), self.tenant_id)?,
+            organization_id: checked_text(&format!("{field}.organizationId"), self.organization_id)?,
             ..storage::OutboxFilter::default()
         })
     }
@@ -148,7 +148,7 @@ impl OutboxClaimFilter {
                 return Err(Rejection::invalid(&format!("select.filter.pools.{wrong}"), message));
             }
         }
-        let prefix = check_prefix("select.filter.subjectPrefix", self.subject_prefix)?;
+        let prefix = checked_text("select.filter.subjectPrefix", self.subject_prefix)?;
         Ok(selected_subjects(pools, prefix.as_deref()))
     }
 }
@@ -202,17 +202,13 @@ impl OutboxClaimRef {
     }
 }
 
-/// Item of a list of claimed entries, as the caller gave it.
-#[derive(Debug)]
-pub struct GivenItem<T> {
-    /// Id of the entry, as the caller gave it.
-    pub id: ID,
-    /// The item with its parsed ids. A malformed id refuses only its own item.
-    pub item: Result<T, Rejection>,
+/// Returns the ids of claimed entries, as the caller gave them.
+pub(super) fn entry_ids(claims: &[OutboxClaimRef]) -> Vec<String> {
+    claims.iter().map(|claim| claim.entry_id.to_string()).collect()
 }
 
 /// Parses 1 to 1000 references to claims.
-fn given_claims(claims: Vec<OutboxClaimRef>) -> Result<Vec<GivenItem<ClaimRef>>, Rejection> {
+pub(super) fn given_claims(claims: Vec<OutboxClaimRef>) -> Result<Vec<GivenItem<ClaimRef>>, Rejection> {
     check_count("claims", claims.len(), MAX_ROWS)?;
     let given = |(at, claim): (usize, OutboxClaimRef)| {
         let item = claim_ref(&format!("claims.{at}."), &claim.entry_id, &claim.lease);
@@ -225,27 +221,14 @@ fn given_claims(claims: Vec<OutboxClaimRef>) -> Result<Vec<GivenItem<ClaimRef>>,
 #[derive(Debug, InputObject)]
 pub struct MarkOutboxPublishedInput {
     /// Claimed entries (1 to 1000). Result i belongs to claim i.
-    claims: Vec<OutboxClaimRef>,
-}
-
-impl MarkOutboxPublishedInput {
-    /// Returns the ids of the entries, as the caller gave them.
-    #[must_use]
-    pub fn rows(&self) -> Vec<String> {
-        self.claims.iter().map(|claim| claim.entry_id.to_string()).collect()
-    }
-
-    /// Parses the references to the claims.
-    pub fn parse(self) -> Result<Vec<GivenItem<ClaimRef>>, Rejection> {
-        given_claims(self.claims)
-    }
+    pub(super) claims: Vec<OutboxClaimRef>,
 }
 
 /// Leases to extend.
 #[derive(Debug, InputObject)]
 pub struct RenewOutboxLeasesInput {
     /// Claimed entries whose leases have not expired (1 to 1000). Result i belongs to claim i.
-    claims: Vec<OutboxClaimRef>,
+    pub(super) claims: Vec<OutboxClaimRef>,
     /// Time in seconds from now until the leases expire (1 to 3600, default 30). A lease is never shortened.
     lease_seconds: Option<i64>,
 }
@@ -255,17 +238,6 @@ impl RenewOutboxLeasesInput {
     #[must_use]
     pub fn lease_seconds(&self) -> i64 {
         self.lease_seconds.unwrap_or(storage::DEFAULT_LEASE_SECONDS.into())
-    }
-
-    /// Returns the ids of the entries, as the caller gave them.
-    #[must_use]
-    pub fn rows(&self) -> Vec<String> {
-        self.claims.iter().map(|claim| claim.entry_id.to_string()).collect()
-    }
-
-    /// Parses the references to the claims.
-    pub fn parse(self) -> Result<Vec<GivenItem<ClaimRef>>, Rejection> {
-        given_claims(self.claims)
     }
 }
 

@@ -4,7 +4,7 @@ use async_graphql::{Context, Object, Result};
 
 use super::inputs::{
     ClaimOutboxInput, DiscardOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, OutboxSelector,
-    RenewOutboxLeasesInput, RetryOutboxInput,
+    RenewOutboxLeasesInput, RetryOutboxInput, entry_ids,
 };
 use super::payloads::{
     ClaimOutboxPayload, DiscardOutboxPayload, MarkOutboxFailedPayload, MarkOutboxPublishedPayload,
@@ -45,7 +45,7 @@ impl OutboxMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Claimed entries and their leases.")] input: MarkOutboxPublishedInput,
     ) -> Result<Option<MarkOutboxPublishedPayload>> {
-        audited(ctx, input.rows(), mark_published(ctx, input)).await.map(Some)
+        audited(ctx, entry_ids(&input.claims), mark_published(ctx, input.claims)).await.map(Some)
     }
 
     /// Marks claimed entries as not delivered. Each entry succeeds or fails independently. An entry is claimable again
@@ -67,7 +67,7 @@ impl OutboxMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Claimed entries and their leases.")] input: RenewOutboxLeasesInput,
     ) -> Result<Option<RenewOutboxLeasesPayload>> {
-        audited(ctx, input.rows(), renew(ctx, input)).await.map(Some)
+        audited(ctx, entry_ids(&input.claims), renew(ctx, input)).await.map(Some)
     }
 
     /// Makes failed entries that are not due yet, and `DEAD` entries, claimable immediately. The attempts of a `DEAD` entry count

@@ -3,7 +3,7 @@
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 
 use super::types::{OutboxClaim, OutboxEntry};
-use crate::audit::AuditedPayload;
+use crate::audit::{AuditedPayload, audited_payload};
 use crate::errors::UserError;
 use crate::scalars::Time;
 use noetl_domain::outbox::OutboxId;
@@ -160,44 +160,8 @@ impl AuditedPayload for ClaimOutboxPayload {
     }
 }
 
-impl AuditedPayload for MarkOutboxPublishedPayload {
-    fn user_errors(&self) -> &[UserError] {
-        &self.user_errors
-    }
-
-    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
-        self.results.iter().flat_map(|result| &result.user_errors)
-    }
-}
-
-impl AuditedPayload for RenewOutboxLeasesPayload {
-    fn user_errors(&self) -> &[UserError] {
-        &self.user_errors
-    }
-
-    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
-        self.results.iter().flat_map(|result| &result.user_errors)
-    }
-}
-
-impl AuditedPayload for MarkOutboxFailedPayload {
-    fn user_errors(&self) -> &[UserError] {
-        &self.user_errors
-    }
-
-    fn item_errors(&self) -> impl Iterator<Item = &UserError> {
-        self.results.iter().flat_map(|result| &result.user_errors)
-    }
-}
-
-impl AuditedPayload for RetryOutboxPayload {
-    fn user_errors(&self) -> &[UserError] {
-        &self.user_errors
-    }
-}
-
-impl AuditedPayload for DiscardOutboxPayload {
-    fn user_errors(&self) -> &[UserError] {
-        &self.user_errors
-    }
-}
+audited_payload!(MarkOutboxPublishedPayload, results);
+audited_payload!(RenewOutboxLeasesPayload, results);
+audited_payload!(MarkOutboxFailedPayload, results);
+audited_payload!(RetryOutboxPayload);
+audited_payload!(DiscardOutboxPayload);

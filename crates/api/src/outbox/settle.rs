@@ -2,7 +2,7 @@
 
 use async_graphql::{Context, ID, Result};
 
-use super::inputs::{GivenItem, MarkOutboxFailedInput, MarkOutboxPublishedInput, RenewOutboxLeasesInput};
+use super::inputs::{MarkOutboxFailedInput, OutboxClaimRef, RenewOutboxLeasesInput, given_claims};
 use super::payloads::{
     MarkOutboxFailedPayload, MarkOutboxFailedResult, MarkOutboxPublishedPayload, MarkOutboxPublishedResult, NamedEntry,
     RenewOutboxLeasesPayload, RenewOutboxLeasesResult,
@@ -10,7 +10,7 @@ use super::payloads::{
 use crate::access::scope;
 use crate::context::Services;
 use crate::errors::{UserError, item_error, result_or_user_error};
-use crate::scalars::{Time, to_graphql_int};
+use crate::scalars::{GivenItem, Time, to_graphql_int};
 use noetl_domain::outbox::OutboxId;
 use noetl_domain::tenant::Scope;
 use noetl_use_cases::error::{Rejection, RejectionCode, ServiceError};
@@ -28,11 +28,11 @@ type Outcome<T> = std::result::Result<T, ServiceError>;
 /// Carries out `markOutboxPublished`.
 pub(super) async fn mark_published(
     ctx: &Context<'_>,
-    input: MarkOutboxPublishedInput,
+    claims: Vec<OutboxClaimRef>,
 ) -> Result<MarkOutboxPublishedPayload> {
     let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
     let marked = async {
-        let given = checked(&**outbox, input.parse()?, "claims", |claim| claim.id);
+        let given = checked(&**outbox, given_claims(claims)?, "claims", |claim| claim.id);
         let marked = outbox.mark_published(&valid(&given), &scope).await?;
         Ok((given, marked))
     };
@@ -74,7 +74,7 @@ pub(super) async fn renew(ctx: &Context<'_>, input: RenewOutboxLeasesInput) -> R
     let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
     let lease_seconds = input.lease_seconds();
     let renewed = async {
-        let given = checked(&**outbox, input.parse()?, "claims", |claim| claim.id);
+        let given = checked(&**outbox, given_claims(input.claims)?, "claims", |claim| claim.id);
         let renewed = outbox.renew_leases(&valid(&given), lease_seconds, &scope).await?;
         Ok((given, renewed))
     };

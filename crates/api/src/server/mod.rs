@@ -1,7 +1,6 @@
 //! The server: this replica, its caller, and the health of the shards, the event stream and the outbox.
 
 pub mod event_stream;
-mod feed_status;
 pub mod info;
 pub mod live;
 pub mod query;

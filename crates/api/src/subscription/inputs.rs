@@ -3,7 +3,7 @@
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, OneofObject};
 
 use super::lifecycle::{SubscriptionAction, SubscriptionStatus};
-use crate::filters::{check_owner, check_prefix};
+use crate::filters::checked_text;
 use crate::guards::WrittenInput;
 use crate::labels::LabelFilter;
 use crate::scalars::{parse_event_id, parse_id, parse_ids};
@@ -42,10 +42,10 @@ impl SubscriptionFilter {
     pub fn parse(self, field: &str) -> Result<subscriptions::SubscriptionFilter, Rejection> {
         Ok(subscriptions::SubscriptionFilter {
             states: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
-            path_prefix: check_prefix(&format!("{field}.pathPrefix"), self.path_prefix)?,
+            path_prefix: checked_text(&format!("{field}.pathPrefix"), self.path_prefix)?,
             labels: LabelFilter::parse_all(&format!("{field}.labels"), self.labels)?,
-            tenant_id: check_owner(&format!("{field}.tenantId"), self.tenant_id)?,
-            organization_id: check_owner(&format!("{field}.organizationId"), self.organization_id)?,
+            tenant_id: checked_text(&format!("{field}.tenantId"), self.tenant_id)?,
+            organization_id: checked_text(&format!("{field}.organizationId"), self.organization_id)?,
             ..subscriptions::SubscriptionFilter::default()
         })
     }

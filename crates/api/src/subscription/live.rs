@@ -5,14 +5,12 @@ use futures::{Stream, TryStreamExt};
 
 use super::inputs::SubscriptionFilter;
 use super::update::SubscriptionUpdate;
-use super::updates::{FollowedSubscriptions, SubscriptionPages, SubscriptionReads};
-use crate::access::{LIVE, principal, scope};
+use super::updates::FollowedSubscriptions;
+use crate::access::{LIVE, principal};
 use crate::audience::Audience;
-use crate::context::Services;
 use crate::deadline::{WithDeadline, deadline};
 use crate::errors::field_error;
 use crate::filters::checked_ids;
-use crate::live::hub;
 use crate::shared_item::SharedTexts;
 use crate::updates::list::{self, ListWatch};
 
@@ -42,15 +40,7 @@ impl SourceSubscriptionSubscription {
         filter.ids =
             subscription_ids.map(|ids| checked_ids("subscriptionIds", &ids)).transpose().map_err(field_error)?;
         let deadline = deadline(ctx)?;
-        let updates = list::updates::<FollowedSubscriptions>(ListWatch {
-            hub: hub(ctx)?,
-            services: ctx.data::<Services>()?.clone(),
-            reads: ctx.data::<SubscriptionReads>()?.clone(),
-            pages: ctx.data::<SubscriptionPages>()?.clone(),
-            scope: scope(ctx)?,
-            filter,
-            deadline,
-        });
+        let updates = list::updates(ListWatch::<FollowedSubscriptions>::new(ctx, filter)?);
         let (audience, texts) = (Audience::of_operation(ctx, principal(ctx)?), ctx.data::<SharedTexts>()?.clone());
         let item = move |update| SubscriptionUpdate::new(update, audience.as_ref(), &texts);
         Ok(updates.map_ok(move |update| WithDeadline::new(item(update), deadline)))

@@ -31,9 +31,9 @@ impl SourceSubscriptionMutation {
         let registered = audited(ctx, [input.path.clone()], async {
             let subscriptions = &ctx.data::<Services>()?.subscriptions;
             let registered = subscriptions.register(&input.path, &input.tenancy(), &caller(ctx)?).await;
-            Ok(Changed::new(Target::Path(input.path), registered)?.into())
+            Changed::new(Target::Path(input.path), registered)
         });
-        registered.await.map(Some)
+        Ok(Some(RegisterSubscriptionPayload { changed: registered.await? }))
     }
 
     /// Activates a source subscription: it starts to receive messages.
@@ -108,9 +108,9 @@ async fn transition(
             Ok(transition) => ctx.data::<Services>()?.subscriptions.transition(&transition).await,
             Err(rejection) => Err(rejection.into()),
         };
-        Ok(Changed::new(target, changed)?.into())
+        Changed::new(target, changed)
     });
-    changed.await.map(Some)
+    Ok(Some(SubscriptionTransitionPayload { changed: changed.await? }))
 }
 
 async fn transition_all(

@@ -87,44 +87,31 @@ impl Target {
     }
 }
 
-/// Defines the payload of mutations of one source subscription.
-macro_rules! payload {
-    ($(#[$attribute:meta])* $name:ident) => {
-        $(#[$attribute])*
-        #[derive(Debug, SimpleObject)]
-        pub(super) struct $name {
-            #[graphql(flatten)]
-            changed: Changed,
-        }
+impl AuditedPayload for Changed {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
 
-        impl From<Changed> for $name {
-            fn from(changed: Changed) -> Self {
-                Self { changed }
-            }
+    fn ids(&self) -> Vec<String> {
+        match &self.subscription {
+            Current::Changed(subscription) => vec![subscription.key().to_string()],
+            Current::Refused(_) | Current::Unavailable => Vec::new(),
         }
-
-        impl AuditedPayload for $name {
-            fn user_errors(&self) -> &[UserError] {
-                &self.changed.user_errors
-            }
-
-            fn ids(&self) -> Vec<String> {
-                match &self.changed.subscription {
-                    Current::Changed(subscription) => vec![subscription.key().to_string()],
-                    Current::Refused(_) | Current::Unavailable => Vec::new(),
-                }
-            }
-        }
-    };
+    }
 }
 
-payload! {
-    /// Result of registering a source subscription.
-    RegisterSubscriptionPayload
+/// Result of registering a source subscription.
+#[derive(Debug, SimpleObject)]
+pub(super) struct RegisterSubscriptionPayload {
+    #[graphql(flatten)]
+    pub(super) changed: Changed,
 }
-payload! {
-    /// Result of changing the status of a source subscription.
-    SubscriptionTransitionPayload
+
+/// Result of changing the status of a source subscription.
+#[derive(Debug, SimpleObject)]
+pub(super) struct SubscriptionTransitionPayload {
+    #[graphql(flatten)]
+    pub(super) changed: Changed,
 }
 
 /// Result of a bulk transition.

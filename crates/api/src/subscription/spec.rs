@@ -3,6 +3,7 @@
 use async_graphql::{Enum, SimpleObject};
 
 use crate::labels::Label;
+use crate::scalars::to_graphql_int;
 use noetl_domain::document::Document;
 use noetl_domain::document::field::Choice;
 use noetl_domain::document::ingress::{Ingress, Scheme, Verification};
@@ -248,6 +249,11 @@ impl SubscriptionSpec {
     /// Returns the settings in a document. `None`: they are invalid, so another program stored the document.
     pub(super) fn of(document: &Document) -> Option<Self> {
         let spec = document.stored_subscription().ok()?;
+        let ingress = |Ingress { gateway_path, verification }| {
+            let verify = verification.into();
+            SubscriptionIngress { gateway_path, verify }
+        };
+        let directive = |domain::Directive { header, controls, allowed }| HeaderDirective { header, controls, allowed };
         Some(Self {
             source: spec.source.as_ref().map(Into::into),
             source_text: spec.source.map(|source| source.name),
@@ -255,17 +261,23 @@ impl SubscriptionSpec {
             mode_text: spec.mode.map(|mode| mode.name),
             activation: spec.activation.as_ref().map(Into::into),
             activation_text: spec.activation.map(|activation| activation.name),
-            ingress: spec.ingress.map(Into::into),
-            dispatch: spec.dispatch.into(),
+            ingress: spec.ingress.map(ingress),
+            dispatch: SubscriptionDispatch {
+                playbook: spec.dispatch.playbook,
+                execution_pool: spec.dispatch.execution_pool,
+                batch_dispatch: spec.dispatch.batch_dispatch,
+                batch_max: spec.dispatch.batch_max.map(to_graphql_int),
+                labels: Label::all(&spec.dispatch.labels),
+            },
             dedup: SubscriptionDedup {
                 enabled: spec.dedup.enabled,
-                window_seconds: spec.dedup.window_seconds.map(int),
+                window_seconds: spec.dedup.window_seconds.map(to_graphql_int),
             },
             limits: SubscriptionLimits {
-                max_in_flight: spec.limits.max_in_flight.map(int),
-                max_dispatch_per_second: spec.limits.max_dispatch_per_second.map(int),
+                max_in_flight: spec.limits.max_in_flight.map(to_graphql_int),
+                max_dispatch_per_second: spec.limits.max_dispatch_per_second.map(to_graphql_int),
             },
-            directives: spec.directives.into_iter().map(Into::into).collect(),
+            directives: spec.directives.into_iter().map(directive).collect(),
             spool: spec.spool.map(Into::into),
         })
     }
@@ -273,31 +285,6 @@ impl SubscriptionSpec {
     /// Returns the pool that the executions of the subscription run in; `None`: the default pool.
     pub(super) fn execution_pool(self) -> Option<String> {
         self.dispatch.execution_pool
-    }
-}
-
-/// Returns a number as GraphQL's `Int`, at most its maximum.
-fn int(number: u64) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
-}
-
-impl From<domain::Dispatch> for SubscriptionDispatch {
-    fn from(dispatch: domain::Dispatch) -> Self {
-        let domain::Dispatch { playbook, execution_pool, batch_dispatch, batch_max, labels } = dispatch;
-        Self { playbook, execution_pool, batch_dispatch, batch_max: batch_max.map(int), labels: Label::all(&labels) }
-    }
-}
-
-impl From<domain::Directive> for HeaderDirective {
-    fn from(directive: domain::Directive) -> Self {
-        let domain::Directive { header, controls, allowed } = directive;
-        Self { header, controls, allowed }
-    }
-}
-
-impl From<Ingress> for SubscriptionIngress {
-    fn from(ingress: Ingress) -> Self {
-        Self { gateway_path: ingress.gateway_path, verify: ingress.verification.into() }
     }
 }
 

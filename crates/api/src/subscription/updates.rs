@@ -1,11 +1,8 @@
 //! Updates of the list of source subscriptions. Each lifecycle event has its own item, with the state after the event.
 
-use std::collections::BTreeSet;
-
 use async_graphql::Result;
 
 use crate::context::Services;
-use crate::errors::field_error;
 use crate::updates::Found;
 use crate::updates::list::{Followed, ObjectReads, PageReads, Row};
 use noetl_domain::event::{Event, EventFilter};
@@ -90,17 +87,7 @@ impl Followed for FollowedSubscriptions {
 
     async fn read(services: &Services, ids: &[Id], scope: &Scope) -> Result<Vec<Found<SubscriptionRow>>> {
         let (rows, failed) = services.subscriptions.by_ids(ids, scope).await;
-        let unreadable = |error: &ServiceError| error.unavailable().is_some() || error.timed_out().is_some();
-        let down: BTreeSet<Id> = failed.iter().filter(|(_, error)| unreadable(error)).map(|(id, _)| *id).collect();
-        if let Some(error) = failed.into_values().find(|error| !unreadable(error)) {
-            return Err(field_error(error));
-        }
-        let result = |id: &Id| match rows.iter().find(|row| row.id == *id) {
-            Some(row) => Found::Row(row.clone()),
-            None if down.contains(id) => Found::Unavailable,
-            None => Found::Missing,
-        };
-        Ok(ids.iter().map(result).collect())
+        Found::all(ids, rows.into_iter().map(|row| (row.id, row)).collect(), failed)
     }
 
     /// Returns the subscription in its state after this lifecycle event, even if later events exist.

@@ -9,7 +9,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_graphql::Result;
+use async_graphql::{Context, Result};
 use async_stream::try_stream;
 use futures::{Stream, StreamExt};
 use tokio::time::Instant;
@@ -18,9 +18,11 @@ use super::known::{Known, MAX_FOLLOWED, too_many};
 use super::outdated::Outdated;
 use super::steps::{Change, Step, Steps};
 use super::{Found, Place, Update, UpdateKind};
+use crate::access::scope;
 use crate::context::Services;
-use crate::deadline::with_deadline;
+use crate::deadline::{deadline, with_deadline};
 use crate::errors::field_error;
+use crate::live::hub;
 use crate::shared_reads::{Read, SharedReads, Wanted};
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
@@ -104,20 +106,30 @@ pub type PageReads<L> = SharedReads<
 
 /// Data that a reader of a list needs.
 pub struct ListWatch<L: Followed> {
-    /// The feed.
-    pub hub: Hub,
-    /// The use cases.
-    pub services: Services,
-    /// Reads of changed objects.
-    pub reads: ObjectReads<L::Row>,
-    /// Reads of pages.
-    pub pages: PageReads<L>,
+    hub: Hub,
+    services: Services,
+    reads: ObjectReads<L::Row>,
+    pages: PageReads<L>,
     /// Data that the reader may receive.
-    pub scope: Scope,
-    /// Conditions of the list.
-    pub filter: L::Filter,
+    scope: Scope,
+    filter: L::Filter,
     /// Maximum time of a read.
-    pub deadline: Duration,
+    deadline: Duration,
+}
+
+impl<L: Followed> ListWatch<L> {
+    /// Returns the data for the reader of an operation.
+    pub fn new(ctx: &Context<'_>, filter: L::Filter) -> Result<Self> {
+        Ok(Self {
+            hub: hub(ctx)?,
+            services: ctx.data::<Services>()?.clone(),
+            reads: ctx.data::<ObjectReads<L::Row>>()?.clone(),
+            pages: ctx.data::<PageReads<L>>()?.clone(),
+            scope: scope(ctx)?,
+            filter,
+            deadline: deadline(ctx)?,
+        })
+    }
 }
 
 /// Returns the objects that match now, then changes of before that the list lacked, `CaughtUp`, and then later changes.

@@ -5,12 +5,16 @@ pub mod list;
 pub mod outdated;
 mod steps;
 
-use async_graphql::Enum;
+use std::collections::{HashMap, HashSet};
 
+use async_graphql::{Enum, Result};
+
+use super::errors::field_error;
 use super::shared_reads::ReadNumber;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_feed::wire::cursor::{Position, StreamCursor};
+use noetl_use_cases::error::{ReadFailures, ServiceError};
 
 /// Kind of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
@@ -89,4 +93,22 @@ pub enum Found<R> {
     Missing,
     /// Its shard can't be reached, or is too slow.
     Unavailable,
+}
+
+impl<R> Found<R> {
+    /// Returns the results for objects, in the order of `ids`, of which each occurs once. Fails if a read met another fault
+    /// than an unavailable shard.
+    pub(super) fn all(ids: &[Id], mut rows: HashMap<Id, R>, failed: ReadFailures) -> Result<Vec<Self>> {
+        let unreadable = |error: &ServiceError| error.unavailable().is_some() || error.timed_out().is_some();
+        let down: HashSet<Id> = failed.iter().filter(|(_, error)| unreadable(error)).map(|(id, _)| *id).collect();
+        if let Some(error) = failed.into_values().find(|error| !unreadable(error)) {
+            return Err(field_error(error));
+        }
+        let result = |id: &Id| match rows.remove(id) {
+            _ if down.contains(id) => Self::Unavailable,
+            Some(row) => Self::Row(row),
+            None => Self::Missing,
+        };
+        Ok(ids.iter().map(result).collect())
+    }
 }
