@@ -56,7 +56,7 @@ async fn first_publish(events: i64) -> f64 {
     let mut shard = deployment.shard(0).await;
     sqlx::raw_sql("BEGIN").execute(&mut shard).await.unwrap();
     insert(&mut shard, 1, events).await;
-    let (_, stream) = deployment.broker().await;
+    let (_, stream) = deployment.stream(0).await;
     let begun = Instant::now();
     sqlx::raw_sql("COMMIT").execute(&mut shard).await.unwrap();
     while stream.get_info().await.unwrap().state.messages == 0 {
@@ -113,7 +113,7 @@ async fn poll(deployment: &Deployment) -> f64 {
 async fn publish(deployment: &Deployment, first: i64) -> f64 {
     const COMMITS: i64 = 50;
     let mut writer = deployment.shard(0).await;
-    let (_, stream) = deployment.broker().await;
+    let (_, stream) = deployment.stream(0).await;
     let mut spent = Duration::ZERO;
     for event in first..first + COMMITS {
         let before = stream.get_info().await.unwrap().state.messages;

@@ -121,7 +121,7 @@ pub async fn measure_backlog(report: &mut Report, events: i64) {
     .execute(&mut shard)
     .await
     .unwrap();
-    let (context, stream) = deployment.broker().await;
+    let (context, stream) = deployment.stream(0).await;
     let idle = report::peak_mib(&server);
     let begun = Instant::now();
     sqlx::raw_sql("COMMIT").execute(&mut shard).await.unwrap();

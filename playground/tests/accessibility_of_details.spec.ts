@@ -130,7 +130,7 @@ test("menus, dialogs, errors and the navigation of a narrow screen have no issue
 
 /** Starts an execution that no worker takes, and reports a failed step of it. Returns its id. */
 async function withFailedStep(url: string): Promise<string> {
-  const id = await idle(url, "samples/orders/process");
+  const id = await idle(url);
   const meta = { command_id: "charge:1", attempt: 1 };
   await report(url, id, [
     { type: "step.enter", nodeName: "charge", status: "ENTERED" },

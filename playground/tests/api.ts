@@ -1,6 +1,7 @@
 /** Requests that a test sends over the public API, without the page. */
 
 export const INBOX = "samples/orders/inbox";
+export const PROCESS = "samples/orders/process";
 
 export async function graphql<T>(url: string, query: string, variables: object = {}, token?: string): Promise<T> {
   const response = await fetch(`${url}/graphql`, {
@@ -23,7 +24,7 @@ export async function graphql<T>(url: string, query: string, variables: object =
 export async function execute(url: string, token?: string): Promise<string> {
   const data = await graphql<{ execute: { execution: { id: string } | null; userErrors: unknown[] } }>(
     url,
-    `mutation { execute(input: { entry: { path: "samples/orders/process" } }) { execution { id } userErrors { code message } } }`,
+    `mutation { execute(input: { entry: { path: "${PROCESS}" } }) { execution { id } userErrors { code message } } }`,
     {},
     token,
   );
@@ -34,13 +35,26 @@ export async function execute(url: string, token?: string): Promise<string> {
 }
 
 /** Starts an execution of a path that no worker takes, so that its status changes only by the test. Returns its id. */
-export async function idle(url: string, path: string): Promise<string> {
+export async function idle(url: string, path = PROCESS, more: { workload?: object; token?: string } = {}): Promise<string> {
   const { execute: payload } = await graphql<{ execute: { executionId: string } }>(
     url,
-    `mutation ($path: String!) { execute(input: { entry: { path: $path }, executionPool: "no-worker" }) { executionId } }`,
-    { path },
+    `mutation ($path: String!, $workload: JSON) {
+      execute(input: { entry: { path: $path }, executionPool: "no-worker", workload: $workload }) { executionId }
+    }`,
+    { path, workload: more.workload },
+    more.token,
   );
   return payload.executionId;
+}
+
+/** Returns the ids of the reruns of an execution. */
+export async function reruns(url: string, id: string): Promise<string[]> {
+  const { execution } = await graphql<{ execution: { reruns: { nodes: { id: string }[] } } }>(
+    url,
+    `query ($id: ID!) { execution(id: $id) { reruns(first: 10) { nodes { id } } } }`,
+    { id },
+  );
+  return execution.reruns.nodes.map((rerun) => rerun.id);
 }
 
 /** Adds an execution that another server started at a time, and returns its id. */
@@ -64,6 +78,13 @@ export async function register(url: string, content: string): Promise<void> {
   if (registerCatalogEntry.userErrors.length > 0) {
     throw new Error(`registerCatalogEntry: ${JSON.stringify(registerCatalogEntry.userErrors)}`);
   }
+}
+
+/** Registers a version of a playbook with one step, by default of a new path, and returns the path. */
+export async function registerPlaybook(url: string, path = `tests/${crypto.randomUUID()}`, name = "test"): Promise<string> {
+  const head = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: ${name}, path: ${path} }\n`;
+  await register(url, `${head}workflow:\n  - step: start\n    tool: { kind: noop }\n`);
+  return path;
 }
 
 /** Adds events to an execution, as a worker reports them. */

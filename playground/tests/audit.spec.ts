@@ -4,14 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test, type Page } from "@playwright/test";
 
-import { graphql, INBOX } from "./api";
+import { graphql, idle, INBOX, PROCESS } from "./api";
 import { Console } from "./console";
 import { BINARY, startControlPlane, type ControlPlane } from "./control_plane";
 import { deadLetters } from "./dead_letters";
 import { activeInbox } from "./inbox";
 import { Task } from "./task";
-
-const PATH = "samples/orders/process";
 
 let controlPlane: ControlPlane;
 /** Tokens of an operator, who is shown as `ann`, and of a worker. */
@@ -58,8 +56,8 @@ test("who deactivated a subscription and why is one click from the overview, and
 test("cancellations, retried and discarded deliveries are listed with caller and reason, and the execution shows both, and who ran it again", async ({ page }) => {
   // They are made first, so that they belong to none of the other executions of this test.
   const [letter, discarded] = await deadLetters(controlPlane.url, 2, "The broker refused the message", worker);
-  const cancelled = await idle();
-  const other = await idle();
+  const cancelled = await idle(controlPlane.url, PROCESS, { token: worker });
+  const other = await idle(controlPlane.url, PROCESS, { token: worker });
   const cancel = `mutation ($id: ID!, $reason: String!) { cancelExecution(input: { executionId: $id, reason: $reason }) { cancelled } }`;
   await graphql(controlPlane.url, cancel, { id: cancelled, reason: "Wrong price" }, ann);
   await graphql(controlPlane.url, cancel, { id: other, reason: "Not needed" }, ann);
@@ -76,22 +74,22 @@ test("cancellations, retried and discarded deliveries are listed with caller and
   const title = await openOverview(page);
   await openAudit(page);
   const retried = rowOf(page, letter!.executionId).filter({ hasText: "Retried delivery" });
-  for (const text of ["ann", PATH, "The broker is back"]) {
+  for (const text of ["ann", PROCESS, "The broker is back"]) {
     await expect(retried).toContainText(text);
   }
   const discardedRow = rowOf(page, discarded!.executionId).filter({ hasText: "Discarded delivery" });
   await expect(discardedRow).toContainText("Sent by hand");
   await discardedRow.getByRole("link", { name: discarded!.executionId }).click();
-  await expect(title).toHaveText(PATH);
+  await expect(title).toHaveText(PROCESS);
   await expect(page.getByRole("alert").filter({ hasText: "The delivery was discarded by ann" })).toContainText("Sent by hand");
   await page.goBack();
   const row = rowOf(page, cancelled).filter({ hasText: "Cancelled" });
   await expect(row).toHaveCount(1);
   const rerun = rowOf(page, rerunExecution.executionId).filter({ hasText: "Rerun" });
-  for (const text of ["runtime", PATH, cancelled]) {
+  for (const text of ["runtime", PROCESS, cancelled]) {
     await expect(rerun).toContainText(text);
   }
-  for (const text of ["ann", "Cancelled", PATH, "Wrong price"]) {
+  for (const text of ["ann", "Cancelled", PROCESS, "Wrong price"]) {
     await expect(row).toContainText(text);
   }
   await page.getByRole("textbox", { name: "Find in the list" }).fill("wrong price");
@@ -99,7 +97,7 @@ test("cancellations, retried and discarded deliveries are listed with caller and
   await expect(rowOf(page, other)).toHaveCount(0);
   await expect(row).toBeVisible();
   await row.getByRole("link", { name: cancelled }).click();
-  await expect(title).toHaveText(PATH);
+  await expect(title).toHaveText(PROCESS);
   const report = page.getByRole("alert").filter({ hasText: "The execution was cancelled by ann" });
   await expect(report).toContainText("Wrong price");
   await expect(page.getByRole("main").getByText("runtime", { exact: true })).toBeVisible();
@@ -153,7 +151,7 @@ test("registrations and retirements of catalog entries are listed with their cal
 });
 
 test("the server filters the actions, and starts that are no reruns are listed only if they are chosen", async ({ page }) => {
-  const first = await idle();
+  const first = await idle(controlPlane.url, PROCESS, { token: worker });
   const { rerunExecution } = await graphql<{ rerunExecution: { executionId: string } }>(
     controlPlane.url,
     `mutation ($id: ID!) { rerunExecution(input: { executionId: $id, executionPool: "no-worker" }) { executionId } }`,
@@ -196,7 +194,7 @@ test("the actions are read again each 5 s, but not while more than one page is l
     }
     sent += 1;
     const id = variables?.after ?? "1";
-    const node = { id, executionId: id, type: "playbook.cancelled", nodeName: PATH, createdAt: new Date().toISOString() };
+    const node = { id, executionId: id, type: "playbook.cancelled", nodeName: PROCESS, createdAt: new Date().toISOString() };
     const pageInfo = { hasNextPage: true, endCursor: "2" };
     const events = { nodes: [{ ...node, meta: { actor: "ann" }, context: null }], pageInfo, unavailableShards: [] };
     return route.fulfill({ json: { data: { events } } });
@@ -217,17 +215,6 @@ test("the actions are read again each 5 s, but not while more than one page is l
   await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
   expect(sent).toBe(loaded);
 });
-
-/** Starts an execution that no worker takes, as the worker. */
-async function idle(): Promise<string> {
-  const { execute } = await graphql<{ execute: { executionId: string } }>(
-    controlPlane.url,
-    `mutation { execute(input: { entry: { path: "${PATH}" }, executionPool: "no-worker" }) { executionId } }`,
-    {},
-    worker,
-  );
-  return execute.executionId;
-}
 
 /** Opens the overview, signs in as ann, and returns the title of the page. */
 async function openOverview(page: Page) {

@@ -1,11 +1,9 @@
-import type { Page } from "@playwright/test";
-
-import { graphql, idle, register, report } from "./api";
-import { expect, test } from "./console";
+import { graphql, idle, registerPlaybook, report, reruns } from "./api";
+import { executionRow, expect, test } from "./console";
 import { Task } from "./task";
 
 test("all that failed on a path in the last hour runs again in 5 clicks and keys", async ({ console, page }) => {
-  const path = await freshPath(console.url);
+  const path = await registerPlaybook(console.url);
   const [first, second, pending] = [await idle(console.url, path), await idle(console.url, path), await idle(console.url, path)];
   for (const id of [first, second]) {
     await report(console.url, id, [{ type: "playbook.failed", status: "FAILED", error: "no answer" }]);
@@ -31,19 +29,19 @@ test("all that failed on a path in the last hour runs again in 5 clicks and keys
   // The page of the path leads to the same list.
   await console.open(`/catalog/${path}`, path);
   await page.getByRole("link", { name: "Failed in the last hour" }).click();
-  await expect(rowOf(page, first)).toBeVisible();
-  await expect(rowOf(page, second)).toBeVisible();
-  await expect(rowOf(page, pending)).toHaveCount(0);
+  await expect(executionRow(page, first)).toBeVisible();
+  await expect(executionRow(page, second)).toBeVisible();
+  await expect(executionRow(page, pending)).toHaveCount(0);
 });
 
 test("selected executions are run again and cancelled, and the result leads to the reruns, and back", async ({ console, page }) => {
-  const path = await freshPath(console.url);
+  const path = await registerPlaybook(console.url);
   const [first, second, third] = [await idle(console.url, path), await idle(console.url, path), await idle(console.url, path)];
   const dialog = page.getByRole("dialog");
   const close = () => dialog.getByRole("button", { name: "Close", exact: true }).last().click();
   const boxOf = (id: string) => page.getByRole("checkbox", { name: `Select ${path} ${id}` });
   await console.open(`/executions?path=${path}`, "Executions");
-  await expect(rowOf(page, third)).toBeVisible();
+  await expect(executionRow(page, third)).toBeVisible();
   for (const name of ["Rerun selected…", "Cancel selected…"]) {
     await expect(page.getByRole("button", { name })).toHaveAccessibleDescription("Select executions in the list first.");
   }
@@ -60,13 +58,13 @@ test("selected executions are run again and cancelled, and the result leads to t
   await expect(dialog).toHaveCount(0);
   const [rerun = ""] = await reruns(console.url, first);
   for (const id of [rerun, ...(await reruns(console.url, second))]) {
-    await expect(rowOf(page, id)).toBeVisible();
+    await expect(executionRow(page, id)).toBeVisible();
   }
-  await expect(rowOf(page, first)).toHaveCount(0);
+  await expect(executionRow(page, first)).toHaveCount(0);
 
   await console.open(`/executions?path=${path}`, "Executions");
-  await expect(rowOf(page, first).getByRole("link", { name: "Was run again" })).toBeVisible();
-  await expect(rowOf(page, third).getByRole("link", { name: "Was run again" })).toHaveCount(0);
+  await expect(executionRow(page, first).getByRole("link", { name: "Was run again" })).toBeVisible();
+  await expect(executionRow(page, third).getByRole("link", { name: "Was run again" })).toHaveCount(0);
   await page.getByRole("checkbox", { name: "Select all 5 shown" }).check();
   await page.getByRole("button", { name: "Rerun selected…" }).click();
   await expect(dialog.getByText("2 of them were run again before.")).toBeVisible();
@@ -76,53 +74,37 @@ test("selected executions are run again and cancelled, and the result leads to t
   await dialog.getByRole("button", { name: "Cancel executions (5)" }).click();
   await expect(dialog.getByRole("status")).toHaveText("5 changed, 0 refused.");
   await close();
-  await expect(rowOf(page, third)).toContainText("Cancelled");
+  await expect(executionRow(page, third)).toContainText("Cancelled");
 
-  await rowOf(page, first).getByRole("link", { name: "Was run again" }).click();
+  await executionRow(page, first).getByRole("link", { name: "Was run again" }).click();
   await expect(page).toHaveURL(new RegExp(`/executions/${rerun}`));
   await page.getByRole("main").getByRole("link", { name: first, exact: true }).click();
   await expect(page.getByRole("link", { name: "Was run again" })).toHaveAttribute("href", `/executions/${rerun}`);
   await console.open(`/executions?rerunOf=${first}`, "Executions");
   await expect(page.getByRole("table", { name: "Executions" }).getByRole("row")).toHaveCount(2);
-  await expect(rowOf(page, rerun)).toBeVisible();
+  await expect(executionRow(page, rerun)).toBeVisible();
 });
 
 test("executions are found by the version of their path", async ({ console, page }) => {
-  const path = await freshPath(console.url);
+  const path = await registerPlaybook(console.url);
   const first = await idle(console.url, path);
-  await registerVersion(console.url, path, "changed");
+  await registerPlaybook(console.url, path, "changed");
   const second = await idle(console.url, path);
   await console.open(`/executions?path=${path}&version=1`, "Executions");
-  await expect(rowOf(page, first)).toBeVisible();
-  await expect(rowOf(page, second)).toHaveCount(0);
+  await expect(executionRow(page, first)).toBeVisible();
+  await expect(executionRow(page, second)).toHaveCount(0);
   await page.getByRole("textbox", { name: "Version", exact: true }).fill("x");
   await page.keyboard.press("Enter");
   await expect(page.getByRole("main").getByRole("alert").first()).toContainText("version must be 1 to 32767");
 
   await console.search(`${path} version 2`);
   await page.getByRole("button", { name: `Executions of ${path}, version 2` }).click();
-  await expect(rowOf(page, second)).toBeVisible();
-  await expect(rowOf(page, first)).toHaveCount(0);
+  await expect(executionRow(page, second)).toBeVisible();
+  await expect(executionRow(page, first)).toHaveCount(0);
   await console.open(`/catalog/${path}`, path);
   await page.getByRole("link", { name: "1 of this version" }).click();
   await expect(page).toHaveURL(/version=2/);
 });
-
-function rowOf(page: Page, id: string) {
-  return page.getByRole("table", { name: "Executions" }).getByRole("row").filter({ hasText: id });
-}
-
-/** Registers a playbook with a new path, and returns the path. */
-async function freshPath(url: string): Promise<string> {
-  const path = `tests/bulk/${crypto.randomUUID()}`;
-  await registerVersion(url, path, "test");
-  return path;
-}
-
-async function registerVersion(url: string, path: string, name: string): Promise<void> {
-  const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: ${name}, path: ${path} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
-  await register(url, content);
-}
 
 /** Returns the number of the executions of a path that failed in the last hour. */
 async function failures(url: string, path: string): Promise<number> {
@@ -134,14 +116,4 @@ async function failures(url: string, path: string): Promise<number> {
     { path, since: new Date(Date.now() - 3_600_000).toISOString() },
   );
   return executions.nodes.length;
-}
-
-/** Returns the ids of the reruns of an execution. */
-async function reruns(url: string, id: string): Promise<string[]> {
-  const { execution } = await graphql<{ execution: { reruns: { nodes: { id: string }[] } } }>(
-    url,
-    `query ($id: ID!) { execution(id: $id) { reruns(first: 10) { nodes { id } } } }`,
-    { id },
-  );
-  return execution.reruns.nodes.map((rerun) => rerun.id);
 }

@@ -32,6 +32,11 @@ export const test = base.extend<{ address: string; console: Console }, { control
 
 export { expect };
 
+/** Returns the rows of the list of executions that have an id. */
+export function executionRow(page: Page, id: string) {
+  return page.getByRole("table", { name: "Executions" }).getByRole("row").filter({ hasText: id });
+}
+
 /** The console in a browser. A view with more than a few steps has a class of its own. */
 export class Console {
   readonly graphiql: Graphiql;

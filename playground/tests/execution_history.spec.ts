@@ -1,15 +1,15 @@
 import type { Page } from "@playwright/test";
 
 import { expectAccessible } from "./accessibility";
-import { graphql, idle, register, report, startedElsewhere } from "./api";
-import { expect, test } from "./console";
+import { graphql, idle, registerPlaybook, report, startedElsewhere } from "./api";
+import { executionRow, expect, test } from "./console";
 import { Task } from "./task";
 
 const TITLE = "Executions of the last 24 hours";
 const HOUR_MS = 3_600_000;
 
 test("one click on the overview leads to the hour in which the failures of the day began", async ({ console, page }) => {
-  const path = await freshPath(console.url);
+  const path = await registerPlaybook(console.url);
   // No other test has failures as early as this.
   const createdAt = new Date(Date.now() - 22 * HOUR_MS).toISOString();
   const first = await startedElsewhere(console.url, path, createdAt);
@@ -23,12 +23,12 @@ test("one click on the overview leads to the hour in which the failures of the d
   const task = new Task();
   await task.act(hours.first().click());
   await expect(page).toHaveURL(/statuses=FAILED&endedSince=[^&]+&endedUntil=/);
-  await expect(rowOf(page, first)).toContainText("Failed");
-  await expect(rowOf(page, later)).toHaveCount(0);
+  await expect(executionRow(page, first)).toContainText("Failed");
+  await expect(executionRow(page, later)).toHaveCount(0);
   expect(task.count).toBe(1);
   await page.goBack();
   await hours.last().click();
-  await expect(rowOf(page, later)).toContainText("Failed");
+  await expect(executionRow(page, later)).toContainText("Failed");
 });
 
 test("the bars of a path lead to its executions by click and by key, and have percentiles and a table", async ({
@@ -36,7 +36,7 @@ test("the bars of a path lead to its executions by click and by key, and have pe
   page,
 }) => {
   const { path, ids } = await withinAnHour(async () => {
-    const path = await freshPath(console.url);
+    const path = await registerPlaybook(console.url);
     await console.open(`/catalog/${path}`, path);
     await expect(page.getByText("No executions in this time")).toBeVisible();
     return { path, ids: { failed: await failed(console.url, path), cancelled: await cancelled(console.url, path) } };
@@ -59,12 +59,12 @@ test("the bars of a path lead to its executions by click and by key, and have pe
   await page.keyboard.press("ArrowRight");
   await page.keyboard.press("Enter");
   await expect(console.title).toHaveText("Executions");
-  await expect(rowOf(page, ids.failed)).toBeVisible();
-  await expect(rowOf(page, ids.cancelled)).toHaveCount(0);
+  await expect(executionRow(page, ids.failed)).toBeVisible();
+  await expect(executionRow(page, ids.cancelled)).toHaveCount(0);
   await page.goBack();
   await bar.click({ position: { x: 1, y: 1 } });
-  await expect(rowOf(page, ids.failed)).toBeVisible();
-  await expect(rowOf(page, ids.cancelled)).toBeVisible();
+  await expect(executionRow(page, ids.failed)).toBeVisible();
+  await expect(executionRow(page, ids.cancelled)).toBeVisible();
 });
 
 test("the chart is read again each minute while the page is visible", async ({ console, page }) => {
@@ -93,7 +93,7 @@ test("a chart that can't be read again keeps its bars and shows the error, and m
   console,
   page,
 }) => {
-  await cancelled(console.url, await freshPath(console.url));
+  await cancelled(console.url, await registerPlaybook(console.url));
   let reply: object | null = null;
   await page.route("**/graphql", (route) => {
     const isHistory = route.request().postData()?.includes("query ExecutionHistory(") ?? false;
@@ -127,23 +127,11 @@ function chartOf(page: Page) {
   return page.getByRole("figure", { name: TITLE });
 }
 
-function rowOf(page: Page, id: string) {
-  return page.getByRole("table", { name: "Executions" }).getByRole("row").filter({ hasText: id });
-}
-
 async function setVisibility(page: Page, state: DocumentVisibilityState): Promise<void> {
   await page.evaluate((value) => {
     Object.defineProperty(document, "visibilityState", { value, configurable: true });
     document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
   }, state);
-}
-
-/** Registers a playbook with a new path, and returns the path. */
-async function freshPath(url: string): Promise<string> {
-  const path = `tests/history/${crypto.randomUUID()}`;
-  const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
-  await register(url, content);
-  return path;
 }
 
 async function failed(url: string, path: string): Promise<string> {

@@ -1,29 +1,9 @@
-import type { Page } from "@playwright/test";
-
 import { expectAccessible, expectPartAccessible, MODAL } from "./accessibility";
-import { graphql, register, report } from "./api";
-import { expect, test } from "./console";
-
-const PATH = "samples/orders/process";
-
-function rowOf(page: Page, id: string) {
-  return page.getByRole("table", { name: "Executions" }).getByRole("row").filter({ hasText: id });
-}
-
-/** Adds an execution that no worker takes, so that its status changes only by the test. */
-async function idle(url: string, workload: object = {}): Promise<string> {
-  const { execute: payload } = await graphql<{ execute: { executionId: string } }>(
-    url,
-    `mutation ($workload: JSON) {
-      execute(input: { entry: { path: "${PATH}" }, executionPool: "no-worker", workload: $workload }) { executionId }
-    }`,
-    { workload },
-  );
-  return payload.executionId;
-}
+import { graphql, idle, PROCESS, register, registerPlaybook, report, reruns } from "./api";
+import { executionRow, expect, test } from "./console";
 
 /** Starts children of an execution that no worker takes, in one request, and returns their ids. */
-async function children(url: string, parent: string, count: number, path = PATH): Promise<string[]> {
+async function children(url: string, parent: string, count: number, path = PROCESS): Promise<string[]> {
   const request = { entry: { path }, parentExecutionId: parent, executionPool: "no-worker" };
   const requests = Array.from({ length: count }, () => request);
   const { executeBatch } = await graphql<{ executeBatch: { results: { executionId: string }[] } }>(
@@ -67,16 +47,6 @@ function loopWithFailures(nodeName: string, iterations: number, failing: readonl
   return [enter, ...events.flat(), { type: "loop.done", nodeName, status: "COMPLETED" }];
 }
 
-/** Returns the number of the reruns of an execution. */
-async function reruns(url: string, id: string): Promise<number> {
-  const { execution } = await graphql<{ execution: { reruns: { nodes: object[] } } }>(
-    url,
-    `query ($id: ID!) { execution(id: $id) { reruns(first: 10) { nodes { id } } } }`,
-    { id },
-  );
-  return execution.reruns.nodes.length;
-}
-
 interface Sent {
   query: string;
   variables?: { after?: string | null; input?: { dryRun?: boolean } };
@@ -101,16 +71,16 @@ test("a started execution appears in the list, and its row changes when it is ca
   await console.open("/executions", "Executions");
   await expect(page.getByRole("status", { name: "List" })).toHaveText("Live");
   const id = await idle(console.url);
-  await expect(rowOf(page, id)).toContainText("Pending");
+  await expect(executionRow(page, id)).toContainText("Pending");
   const cancel = `mutation ($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled } }`;
   await graphql(console.url, cancel, { id });
-  await expect(rowOf(page, id)).toContainText("Cancelled");
+  await expect(executionRow(page, id)).toContainText("Cancelled");
 });
 
 test("the server filters the list, the filter is in the address, and a saved view brings it back", async ({ console, page }) => {
   const parent = await idle(console.url);
-  await console.open(`/executions?path=${PATH}&statuses=PENDING`, "Executions");
-  await expect(rowOf(page, parent)).toBeVisible();
+  await console.open(`/executions?path=${PROCESS}&statuses=PENDING`, "Executions");
+  await expect(executionRow(page, parent)).toBeVisible();
   await page.getByLabel("Parent").fill(parent);
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(new RegExp(`parent=${parent}`));
@@ -122,7 +92,7 @@ test("the server filters the list, the filter is in the address, and a saved vie
   await page.getByRole("button", { name: "Save", exact: true }).click();
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Clear filters" }).click();
-  await expect(rowOf(page, parent)).toBeVisible();
+  await expect(executionRow(page, parent)).toBeVisible();
   await page.reload();
   await page.getByRole("button", { name: "Saved views (1)" }).click();
   await page.getByRole("link", { name: "Children" }).click();
@@ -162,7 +132,7 @@ test("cancelling by filter first shows what would be cancelled", async ({ consol
   const { execute: child } = await graphql<{ execute: { executionId: string } }>(
     console.url,
     `mutation ($parent: ID!) {
-      execute(input: { entry: { path: "${PATH}" }, parentExecutionId: $parent, executionPool: "no-worker" }) { executionId }
+      execute(input: { entry: { path: "${PROCESS}" }, parentExecutionId: $parent, executionPool: "no-worker" }) { executionId }
     }`,
     { parent },
   );
@@ -176,9 +146,9 @@ test("cancelling by filter first shows what would be cancelled", async ({ consol
   await dialog.getByRole("button", { name: "Cancel executions (1)" }).click();
   await expect(dialog.getByRole("status")).toHaveText("1 changed, 0 refused.");
   await dialog.getByRole("button", { name: "Close", exact: true }).first().click();
-  await expect(rowOf(page, child.executionId)).toContainText("Cancelled");
+  await expect(executionRow(page, child.executionId)).toContainText("Cancelled");
 
-  await console.open(`/executions/${parent}?tab=children`, PATH);
+  await console.open(`/executions/${parent}?tab=children`, PROCESS);
   await expect(page.getByRole("list", { name: `Children of ${parent}` })).toContainText(child.executionId);
 });
 
@@ -204,9 +174,7 @@ test("a rerun by filter that lost a response or was stopped is continued, also b
   console,
   page,
 }) => {
-  const path = `tests/rerun/${crypto.randomUUID()}`;
-  const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
-  await register(console.url, content);
+  const path = await registerPlaybook(console.url);
   const parent = await idle(console.url);
   await children(console.url, parent, 401, path);
   const total = async () => {
@@ -300,7 +268,7 @@ test("a rerun by filter that was stopped and failed is sent again, and can start
   await expect(dialog.getByRole("status")).toHaveText("1 would be started, 0 would be refused.");
   await rerun.click();
   await expect(dialog.getByRole("status")).toHaveText("1 started, 0 refused.");
-  expect(await reruns(console.url, child)).toBe(2);
+  expect(await reruns(console.url, child)).toHaveLength(2);
 });
 
 test("a rerun by filter needs a filter, and selects at most 10,000 executions", async ({ console, page }) => {
@@ -350,16 +318,16 @@ test("an execution that left the filter while the list was not live does not com
   const live = page.getByRole("status", { name: "List" });
   await expect(live).toHaveText("Live");
   const [child = ""] = await children(console.url, parent, 1);
-  await expect(rowOf(page, child)).toContainText("Pending");
+  await expect(executionRow(page, child)).toContainText("Pending");
   const cancel = (id: string) =>
     graphql(console.url, `mutation ($id: ID!) { cancelExecution(input: { executionId: $id }) { cancelled } }`, { id });
   await page.getByRole("button", { name: "Pause" }).click();
   await expect(live).toHaveText("Paused");
   await cancel(first);
-  await expect(rowOf(page, first)).toContainText("Pending");
+  await expect(executionRow(page, first)).toContainText("Pending");
   await page.getByRole("button", { name: "Resume" }).click();
   await expect(live).toHaveText("Live");
-  await expect(rowOf(page, first)).toHaveCount(0);
+  await expect(executionRow(page, first)).toHaveCount(0);
 
   const order = async (name: string) => {
     await page.getByRole("combobox", { name: "Order", exact: true }).click();
@@ -371,15 +339,15 @@ test("an execution that left the filter while the list was not live does not com
   await cancel(child);
   await order("Newest first");
   await expect(live).toHaveText("Live");
-  await expect(rowOf(page, second)).toHaveCount(0);
-  await expect(rowOf(page, child)).toHaveCount(0);
+  await expect(executionRow(page, second)).toHaveCount(0);
+  await expect(executionRow(page, child)).toHaveCount(0);
 });
 
 test("an execution is run again in its version, once if the response was lost, also after the dialog was closed", async ({
   console,
   page,
 }) => {
-  const origin = await idle(console.url, { currency: "USD" });
+  const origin = await idle(console.url, PROCESS, { workload: { currency: "USD" } });
   let lost = false;
   await page.route("**/graphql", async (route) => {
     if (lost || !(route.request().postDataJSON() as Sent).query.includes("mutation RerunExecution(")) {
@@ -389,7 +357,7 @@ test("an execution is run again in its version, once if the response was lost, a
     await route.fetch();
     return route.fulfill({ body: "" });
   });
-  await console.open(`/executions/${origin}`, PATH);
+  await console.open(`/executions/${origin}`, PROCESS);
   await page.getByRole("button", { name: "Rerun…" }).click();
   const rerun = page.getByRole("dialog").getByRole("button", { name: "Rerun", exact: true });
   await rerun.click();
@@ -407,14 +375,14 @@ test("an execution is run again in its version, once if the response was lost, a
   const main = page.getByRole("main");
   await expect(main.getByText("Rerun of")).toBeVisible();
   await expect(main.getByRole("link", { name: origin, exact: true })).toBeVisible();
-  expect(await reruns(console.url, origin)).toBe(1);
+  expect(await reruns(console.url, origin)).toHaveLength(1);
   await page.getByRole("tab", { name: "Input and result" }).click();
   await expect(page.getByRole("region", { name: "Input" })).toContainText('"USD"');
 });
 
 test("an execution shows its steps while they change, and the state after an earlier event", async ({ console, page }) => {
   const id = await idle(console.url);
-  await console.open(`/executions/${id}`, PATH);
+  await console.open(`/executions/${id}`, PROCESS);
   await expect(page.getByRole("status", { name: "Live updates" })).toHaveText("Live");
   const diagram = page.getByRole("group", { name: "Flow diagram of the steps" });
   await expect(diagram.getByRole("button", { name: "charge" })).toContainText("Not reached");
@@ -458,7 +426,7 @@ test("the last event of a long execution is in the slider, the timeline and the 
     await report(console.url, id, events.slice(0, count));
   }
   await report(console.url, id, FAILED_STEP);
-  await console.open(`/executions/${id}?tab=timeline`, PATH);
+  await console.open(`/executions/${id}?tab=timeline`, PROCESS);
   await expect(page.getByText("The newest 5,000 of 5,505 events are loaded.")).toBeVisible();
   const timeline = page.getByRole("region", { name: "Timeline of the steps" });
   await expect(timeline.getByTitle(/^Failed after/)).toHaveCount(1);
@@ -498,7 +466,7 @@ test("an execution shows its trace id, which can be copied, links to the trace, 
   const { execute: payload } = await graphql<{ execute: { executionId: string } }>(
     console.url,
     `mutation ($trace: TraceContextInput) {
-      execute(input: { entry: { path: "${PATH}" }, executionPool: "no-worker", trace: $trace }) { executionId }
+      execute(input: { entry: { path: "${PROCESS}" }, executionPool: "no-worker", trace: $trace }) { executionId }
     }`,
     { trace: { traceparent: `00-${traceId}-00f067aa0ba902b7-01` } },
   );
@@ -510,7 +478,7 @@ test("an execution shows its trace id, which can be copied, links to the trace, 
     { type: "command.started", nodeName: "charge", status: "STARTED", meta: again },
   ]);
   const { server } = await graphql<{ server: { traceUrl: string | null } }>(console.url, "{ server { traceUrl } }");
-  await console.open(`/executions/${id}`, PATH);
+  await console.open(`/executions/${id}`, PROCESS);
   await expect(page.getByText(traceId)).toBeVisible();
   const address = server.traceUrl?.replace("{traceId}", traceId) ?? "";
   await expect(page.getByRole("link", { name: "Open the trace" })).toHaveAttribute("href", address);
@@ -527,7 +495,7 @@ test("all steps of a long execution are shown, up to 1,000, and the page says th
     Array.from({ length: count }, (_, index) => ({ type: "step.enter", nodeName: `step-${first + index}`, status: "ENTERED" }));
   await report(console.url, id, enter(0, 249));
   await report(console.url, id, [{ type: "step.enter", nodeName: "last", status: "ENTERED" }]);
-  await console.open(`/executions/${id}`, PATH);
+  await console.open(`/executions/${id}`, PROCESS);
   const table = page.getByRole("table", { name: "Steps" });
   await expect(table.getByRole("row")).toHaveCount(101);
   await page.getByRole("button", { name: "Load more" }).click();
@@ -587,7 +555,7 @@ test("a loop lists its failed iterations first, a step of 0 ms has a mark in the
   const createdAt = new Date().toISOString();
   const instant = ["step.enter", "step.exit"].map((type) => ({ type, nodeName: "check", status: "COMPLETED", createdAt }));
   await report(console.url, id, [...instant, ...loopWithFailures("charge", 40, [7, 21, 39])]);
-  await console.open(`/executions/${id}`, PATH);
+  await console.open(`/executions/${id}`, PROCESS);
   const charge = page.getByRole("group", { name: "Flow diagram of the steps" }).getByRole("button", { name: "charge" });
   await expect(charge).toContainText("3 of 40 failed");
   await expect(charge).toHaveAttribute("data-tone", "mixed");
@@ -629,7 +597,7 @@ test("a loop lists its failed iterations first, a step of 0 ms has a mark in the
 
 test("an execution is cancelled with a reason", async ({ console, page }) => {
   const id = await idle(console.url);
-  await console.open(`/executions/${id}`, PATH);
+  await console.open(`/executions/${id}`, PROCESS);
   await page.getByRole("button", { name: "Cancel…" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Keep running" }).click();
   await expect(page.getByRole("dialog")).toHaveCount(0);
@@ -644,7 +612,8 @@ test("an execution is cancelled with a reason", async ({ console, page }) => {
 test("two runs of a path are compared side by side", async ({ console, page }) => {
   const successful = await idle(console.url);
   await report(console.url, successful, [{ type: "playbook.completed", status: "COMPLETED" }]);
-  const [left, right] = [await idle(console.url, { currency: "EUR" }), await idle(console.url, { currency: "USD" })];
+  const left = await idle(console.url, PROCESS, { workload: { currency: "EUR" } });
+  const right = await idle(console.url, PROCESS, { workload: { currency: "USD" } });
   await report(console.url, left, FAILED_STEP);
   const { rerunExecution } = await graphql<{ rerunExecution: { executionId: string } }>(
     console.url,
@@ -653,11 +622,11 @@ test("two runs of a path are compared side by side", async ({ console, page }) =
   );
   const completed = `query ($path: String!) { executions(filter: { path: $path, statuses: [COMPLETED] }, first: 1) { nodes { id } } }`;
   const lastCompleted = async () => {
-    const { executions } = await graphql<{ executions: { nodes: { id: string }[] } }>(console.url, completed, { path: PATH });
+    const { executions } = await graphql<{ executions: { nodes: { id: string }[] } }>(console.url, completed, { path: PROCESS });
     return executions.nodes[0]?.id;
   };
   await expect.poll(lastCompleted).toBe(successful);
-  await console.open(`/executions/${left}?tab=compare`, PATH);
+  await console.open(`/executions/${left}?tab=compare`, PROCESS);
   await page.getByRole("combobox", { name: "Compare with" }).click();
   for (const group of ["Last successful run before this one", "Reruns of this run", "Newest runs of the path"]) {
     await expect(page.getByRole("listbox").getByText(group)).toBeVisible();
@@ -692,25 +661,25 @@ test("a completed execution says how many of its steps have failed", async ({ co
   const id = await idle(console.url);
   await report(console.url, id, [...FAILED_STEP, { type: "playbook.completed", status: "COMPLETED" }]);
   await console.open("/executions", "Executions");
-  await expect(rowOf(page, id)).toContainText("Completed");
-  await expect(rowOf(page, id)).toContainText("1 failed step");
+  await expect(executionRow(page, id)).toContainText("Completed");
+  await expect(executionRow(page, id)).toContainText("1 failed step");
 
   const other = await idle(console.url);
-  await expect(rowOf(page, other)).toBeVisible();
+  await expect(executionRow(page, other)).toBeVisible();
   await page.getByRole("textbox", { name: "Pool" }).fill("no-worker");
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(/pool=no-worker/);
-  await expect(rowOf(page, other)).toBeVisible();
+  await expect(executionRow(page, other)).toBeVisible();
   await page.getByRole("combobox", { name: "Failed steps" }).click();
   await page.getByRole("option", { name: "With failed steps" }).click();
   await expect(page).toHaveURL(/failedSteps=1/);
-  await expect(rowOf(page, other)).toHaveCount(0);
-  await expect(rowOf(page, id)).toBeVisible();
+  await expect(executionRow(page, other)).toHaveCount(0);
+  await expect(executionRow(page, id)).toBeVisible();
   await page.getByRole("textbox", { name: "Pool" }).fill("other-pool");
   await page.keyboard.press("Enter");
   await expect(page.getByText("No execution matches the filter")).toBeVisible();
 
-  await console.open(`/executions/${id}`, PATH);
+  await console.open(`/executions/${id}`, PROCESS);
   await expect(page.getByRole("main").getByText("1 failed step", { exact: true })).toBeVisible();
 });
 
@@ -721,7 +690,7 @@ test("an execution and its rerun link to each other, and the list is filtered by
     `mutation ($id: ID!) { rerunExecution(input: { executionId: $id }) { executionId } }`,
     { id: origin },
   );
-  await console.open(`/executions/${origin}`, PATH);
+  await console.open(`/executions/${origin}`, PROCESS);
   const main = page.getByRole("main");
   await main.getByRole("link", { name: rerunExecution.executionId, exact: true }).click();
   await expect(page).toHaveURL(new RegExp(`/executions/${rerunExecution.executionId}`));
@@ -730,10 +699,10 @@ test("an execution and its rerun link to each other, and the list is filtered by
   await expect(page).toHaveURL(new RegExp(`/executions/${origin}`));
 
   await console.open("/executions", "Executions");
-  await expect(rowOf(page, origin)).toBeVisible();
+  await expect(executionRow(page, origin)).toBeVisible();
   await page.getByRole("combobox", { name: "Reruns" }).click();
   await page.getByRole("option", { name: "Only reruns" }).click();
   await expect(page).toHaveURL(/reruns=1/);
-  await expect(rowOf(page, origin)).toHaveCount(0);
-  await expect(rowOf(page, rerunExecution.executionId)).toBeVisible();
+  await expect(executionRow(page, origin)).toHaveCount(0);
+  await expect(executionRow(page, rerunExecution.executionId)).toBeVisible();
 });

@@ -1,7 +1,5 @@
-import type { Page } from "@playwright/test";
-
 import { graphql, INBOX, register, report, withoutInbox } from "./api";
-import { expect, test } from "./console";
+import { executionRow, expect, test } from "./console";
 import { activeInbox } from "./inbox";
 import { Task } from "./task";
 
@@ -11,10 +9,6 @@ const NO_ANSWER = [
   { type: "command.started", nodeName: "start", status: "STARTED", meta: { command_id: "start:1", attempt: 1 } },
   { type: "command.failed", nodeName: "start", status: "FAILED", error: "no answer", meta: { command_id: "start:1", attempt: 1 } },
 ];
-
-function rowOf(page: Page, id: string) {
-  return page.getByRole("table", { name: "Executions" }).getByRole("row").filter({ hasText: id });
-}
 
 /** Returns a text that no other test has. */
 function unique(): string {
@@ -58,10 +52,10 @@ test("order 17 is found by its label in 3 clicks and keys, its error is 1 click 
   await task.act(page.keyboard.type(`order_id=${order}`));
   await task.act(page.keyboard.press("Enter"));
   await expect(console.title).toHaveText("Executions");
-  await expect(rowOf(page, id)).toContainText("Failed");
+  await expect(executionRow(page, id)).toContainText("Failed");
   expect(task.count).toBe(3);
 
-  await task.act(rowOf(page, id).getByRole("link", { name: id }).click());
+  await task.act(executionRow(page, id).getByRole("link", { name: id }).click());
   const error = page.getByRole("alert").filter({ hasText: "The execution failed" });
   await expect(error.getByText("no answer")).toHaveCount(1);
   await expect(error.getByRole("link", { name: "start" })).toBeVisible();
@@ -82,12 +76,12 @@ test("the list is filtered by labels, also in bulk and by a saved view, and refu
   const [first, second] = [await start(console.url, path, `17-${word}`), await start(console.url, path, `18 ${word}`)];
   await console.open(`/executions?path=${path}`, "Executions");
   await expect(page.locator(`input[title="${path}"]`)).toBeVisible();
-  await expect(rowOf(page, first)).toBeVisible();
-  await expect(rowOf(page, second)).toBeVisible();
+  await expect(executionRow(page, first)).toBeVisible();
+  await expect(executionRow(page, second)).toBeVisible();
   await page.getByLabel("Labels").fill(`order_id=17-${word}, order_id`);
   await page.keyboard.press("Enter");
-  await expect(rowOf(page, second)).toHaveCount(0);
-  await expect(rowOf(page, first)).toBeVisible();
+  await expect(executionRow(page, second)).toHaveCount(0);
+  await expect(executionRow(page, first)).toBeVisible();
   await expect(page.getByRole("status", { name: "List" })).toHaveText("Live");
   const filtered = new RegExp(`labels=order_id%3D17-${word}`);
   await expect(page).toHaveURL(filtered);
@@ -109,10 +103,10 @@ test("the list is filtered by labels, also in bulk and by a saved view, and refu
   await expect(page).toHaveURL(filtered);
 
   await console.open(`/executions?path=${path}`, "Executions");
-  await rowOf(page, second).getByRole("link", { name: `order_id=18 ${word}` }).click();
+  await executionRow(page, second).getByRole("link", { name: `order_id=18 ${word}` }).click();
   await expect(page.getByLabel("Labels")).toHaveValue(`order_id="18 ${word}"`);
-  await expect(rowOf(page, first)).toHaveCount(0);
-  await expect(rowOf(page, second)).toBeVisible();
+  await expect(executionRow(page, first)).toHaveCount(0);
+  await expect(executionRow(page, second)).toBeVisible();
 
   await page.getByLabel("Labels").fill("Order=17");
   await page.keyboard.press("Enter");
@@ -134,7 +128,7 @@ test("the command palette finds a dedup key, a value of a label, first digits, a
 
   for (const query of [`dedup=${key}`, `id=${id.slice(0, 12)}`]) {
     await console.open(`/executions?${query}`, "Executions");
-    await expect(rowOf(page, id)).toBeVisible();
+    await expect(executionRow(page, id)).toBeVisible();
   }
   const { execution } = await graphql<{ execution: { startedAt: string } }>(
     console.url,
@@ -155,7 +149,7 @@ test("the command palette finds a dedup key, a value of a label, first digits, a
     await console.search(text ?? "");
     await page.getByRole("button", { name: label }).click();
     await expect(page).toHaveURL(new RegExp(address));
-    await expect(rowOf(page, id)).toBeVisible();
+    await expect(executionRow(page, id)).toBeVisible();
   }
   await expect(page.getByLabel("Error contains")).toHaveValue(error);
 });
@@ -168,7 +162,7 @@ test("the dedup key of an execution with a parent leads to it, and a missing key
   await console.open(`/executions/${id}`, path);
   await page.getByRole("main").getByRole("link", { name: key }).click();
   await expect(page).toHaveURL(new RegExp(`dedup=${key}&parent=${parent}`));
-  await expect(rowOf(page, id)).toBeVisible();
+  await expect(executionRow(page, id)).toBeVisible();
 
   const explanation = "The key of an execution that has a parent is found only with this parent. Keys expire.";
   await expect(page.getByLabel("Dedup key")).toHaveAttribute("title", explanation);
@@ -186,7 +180,7 @@ test("the dedup key of an execution with a parent leads to it, and a missing key
   await page.getByRole("textbox", { name: "Dedup key" }).fill(messageKey);
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(new RegExp(`parent=${source}`));
-  await expect(rowOf(page, message)).toBeVisible();
+  await expect(executionRow(page, message)).toBeVisible();
 
   // Each search for messages asks every subscription, so a slowly typed key is searched when it is complete. From its fourth
   // character on, each part of this one could be a key.

@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 
-import { idle, register, report, startedElsewhere } from "./api";
+import { idle, registerPlaybook, report, startedElsewhere } from "./api";
 import { expect, test } from "./console";
 
 const SIZES = [
@@ -12,9 +12,7 @@ const ALL = "Show all 4,000 characters";
 
 /** Registers a playbook with a path of 84 characters, and returns the path and an execution that failed with a long error. */
 async function failed(url: string): Promise<{ path: string; id: string }> {
-  const path = `tests/${crypto.randomUUID()}/`.padEnd(84, "long-name");
-  const content = `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: test, path: ${path} }\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
-  await register(url, content);
+  const path = await registerPlaybook(url, `tests/${crypto.randomUUID()}/`.padEnd(84, "long-name"));
   const id = await idle(url, path);
   const meta = { command_id: "start:1", attempt: 1 };
   await report(url, id, [
@@ -134,7 +132,7 @@ test("the list of executions goes to a time, and shows the last execution before
   await startedElsewhere(console.url, path, "2019-12-01T00:00:00Z");
   const wanted = await startedElsewhere(console.url, path, "2019-12-30T00:00:00Z");
   await startedElsewhere(console.url, path, "2020-01-03T00:00:00Z");
-  const newest = await idle(console.url, "samples/orders/process");
+  const newest = await idle(console.url);
   await console.open("/executions", "Executions");
   const rows = page.getByRole("table", { name: "Executions" }).getByRole("row");
   await expect(rows.filter({ hasText: newest })).toBeVisible();

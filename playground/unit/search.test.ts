@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
-import { labelConditions, labelText, readLabels } from "../src/app/labels";
 import { parseSearch, searchOf, stringifySearch } from "../src/app/search";
+import { labelConditions, labelText, readLabels } from "../src/ui/labels";
 
 test("an address keeps the named texts, and ids stay texts", () => {
   const query = "?id=9007199254740993&path=a%2Fb&empty=&other=1";

@@ -21,8 +21,7 @@ async fn started() -> (Deployment, Server) {
 }
 
 async fn start(server: &Server, parent: Option<&str>) -> String {
-    let payload = server.execute(json!({ "path": "run", "parentExecutionId": parent })).await;
-    payload["execution"]["id"].as_str().unwrap().to_owned()
+    server.started(json!({ "path": "run", "parentExecutionId": parent })).await
 }
 
 async fn cancel(server: &Server, id: &str, cascade: bool) -> Value {

@@ -3,6 +3,7 @@
 
 use futures::future::join_all;
 use noetl_testkit::feed::run;
+use noetl_testkit::pages::read_pages;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
@@ -132,30 +133,26 @@ query($order: CatalogOrder, $filter: CatalogFilter, $first: Int, $after: String,
 
 /// Reads the list in pages of `size`, forwards or backwards. Returns the items in the order of the list. Their number is
 /// `totalCount`.
-async fn walk(server: &Server, order: Option<&str>, filter: &Value, size: u32, backwards: bool) -> Vec<(String, u64)> {
-    let (mut found, mut cursor) = (Vec::new(), Value::Null);
-    loop {
-        let page = if backwards {
-            json!({ "order": order, "filter": filter, "last": size, "before": cursor })
-        } else {
-            json!({ "order": order, "filter": filter, "first": size, "after": cursor })
-        };
-        let page = server.data(LIST, page).await["catalogEntries"].clone();
-        let items = page["nodes"].as_array().unwrap().iter();
-        let items = items.map(|node| (node["path"].as_str().unwrap().to_owned(), node["version"].as_u64().unwrap()));
-        let info = &page["pageInfo"];
-        if backwards {
-            cursor = info["startCursor"].clone();
-            found.splice(0..0, items);
-        } else {
-            cursor = info["endCursor"].clone();
-            found.extend(items);
-        }
-        if info[if backwards { "hasPreviousPage" } else { "hasNextPage" }] == false {
-            assert_eq!(page["totalCount"]["value"], found.len(), "{order:?} {filter}");
-            return found;
-        }
+async fn walk(
+    server: &Server,
+    order: Option<&str>,
+    filter: &Value,
+    size: usize,
+    backwards: bool,
+) -> Vec<(String, u64)> {
+    let pages = read_pages(size, backwards, async |mut range: Value| {
+        range["order"] = json!(order);
+        range["filter"] = filter.clone();
+        server.data(LIST, range).await["catalogEntries"].take()
+    })
+    .await;
+    let nodes = pages.iter().flat_map(|page| page["nodes"].as_array().unwrap());
+    let found: Vec<_> =
+        nodes.map(|node| (node["path"].as_str().unwrap().to_owned(), node["version"].as_u64().unwrap())).collect();
+    for page in &pages {
+        assert_eq!(page["totalCount"]["value"], found.len(), "{order:?} {filter}");
     }
+    found
 }
 
 /// Lists are filtered, and ordered by path and version. Only this part's entries exist.

@@ -1,6 +1,7 @@
 //! Parts of a catalog entry's document: workflow and workload, for diagrams and forms; search by name; validation; and
 //! registration of changed content only.
 
+use noetl_testkit::pages::texts;
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 
@@ -172,8 +173,7 @@ async fn names(deployment: &Deployment, server: &Server) {
         nodes { path kind kindText } totalCount { value capped } } }";
     let found = async |filter: Value| {
         let list = server.data(list, json!({ "filter": filter })).await["catalogEntries"].clone();
-        let paths: Vec<String> =
-            list["nodes"].as_array().unwrap().iter().map(|node| node["path"].as_str().unwrap().to_owned()).collect();
+        let paths = texts(&list["nodes"], "path");
         assert_eq!(list["totalCount"], json!({ "value": paths.len(), "capped": false }));
         paths
     };

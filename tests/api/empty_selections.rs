@@ -17,7 +17,7 @@ async fn started() -> (Deployment, Server, Vec<String>) {
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
     server.register_entry("p", &json!({ "kind": "playbook" })).await;
-    let run = async |_| server.execute(json!({ "path": "p" })).await["executionId"].as_str().unwrap().to_owned();
+    let run = async |_| server.started(json!({ "path": "p" })).await;
     let ids = join_all((0..2).map(run)).await;
     (deployment, server, ids)
 }

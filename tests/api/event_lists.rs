@@ -10,6 +10,7 @@ use noetl_storage::events::LargeColumns;
 use noetl_storage::pools::Database;
 use noetl_storage::view::View;
 use noetl_testkit::feed::run;
+use noetl_testkit::pages::read_pages;
 use noetl_testkit::proxy::ForwardingMode;
 use noetl_testkit::worker::event_with;
 use noetl_testkit::{Deployment, Server};
@@ -79,27 +80,14 @@ async fn latest(server: &Server) {
     ];
     for (filter, matches) in cases {
         let expected: Vec<i64> = (0..80).rev().filter(|n| matches(*n)).collect();
-        for size in [7, 100] {
-            let (mut forwards, mut cursor) = (Vec::new(), Value::Null);
-            loop {
-                let page = read(server, json!({ "filter": filter, "first": size, "after": cursor })).await;
-                forwards.extend(numbers(&page));
-                if page["pageInfo"]["hasNextPage"] == false {
-                    break;
-                }
-                cursor = page["pageInfo"]["endCursor"].clone();
-            }
-            assert_eq!(forwards, expected, "{filter}");
-            let (mut backwards, mut cursor) = (Vec::new(), Value::Null);
-            loop {
-                let page = read(server, json!({ "filter": filter, "last": size, "before": cursor })).await;
-                backwards.splice(0..0, numbers(&page));
-                if page["pageInfo"]["hasPreviousPage"] == false {
-                    break;
-                }
-                cursor = page["pageInfo"]["startCursor"].clone();
-            }
-            assert_eq!(backwards, expected, "{filter}");
+        for (size, backwards) in [(7, false), (7, true), (100, false), (100, true)] {
+            let pages = read_pages(size, backwards, async |mut range: Value| {
+                range["filter"] = filter.clone();
+                read(server, range).await
+            })
+            .await;
+            let found: Vec<i64> = pages.iter().flat_map(numbers).collect();
+            assert_eq!(found, expected, "{filter}");
         }
     }
 }

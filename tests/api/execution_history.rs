@@ -5,9 +5,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::plans::{deployment_with_plans, rows_read};
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use noetl_testkit::random::{Random, below, seeded};
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, QUIET, Server, eventually};
 use serde_json::{Value, json};
 
 const QUERY: &str =
@@ -199,7 +198,7 @@ async fn buckets_equal_the_executions_before_and_after_they_are_closed_and_after
 #[tokio::test]
 async fn the_wait_of_an_execution_is_from_its_start_to_the_first_event_of_a_worker() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[&NO_PROJECTOR_NO_STREAM[..], &[NO_RELAY]].concat()).await;
+    let server = deployment.replica_with(&QUIET).await;
     let now = database_time(&deployment).await;
     let id = deployment.ids_on(0, 1000, 1)[0];
     for (number, event_type, step, after) in [
@@ -444,7 +443,7 @@ async fn a_read_is_along_an_index_and_counts_only_the_hours_with_late_changes() 
         }
         // PostgreSQL chooses between both kinds of plans by their cost.
         run(&mut database, &format!("ALTER DATABASE own SET plan_cache_mode = {plans}")).await;
-        let replica = deployment.replica_with(&[&NO_PROJECTOR_NO_STREAM[..], &[NO_RELAY]].concat()).await;
+        let replica = deployment.replica_with(&QUIET).await;
         let server = server.insert(replica);
         for (interval, filter, most) in [
             // 15 days of 60 rows, the hours of the day with the noted one, and the executions of this hour.

@@ -5,8 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::plans::{PlanLog, deployment_with_plans, rows_read};
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
-use noetl_testkit::{Deployment, Server, TokenFile};
+use noetl_testkit::{Deployment, QUIET, Server, TokenFile};
 use serde_json::{Value, json};
 
 const QUERY: &str = "query($from: DateTime!, $to: DateTime!, $filter: ExecutionHistoryFilter) {
@@ -145,7 +144,7 @@ async fn a_history_reads_the_executions_of_the_rarest_label_or_those_of_the_time
     run(&mut database, "ANALYZE").await;
     run(&mut database, PLANTED).await;
     let now: DateTime<Utc> = sqlx::query_scalar("SELECT now()").fetch_one(&mut database).await.unwrap();
-    let server = deployment.replica_with(&[&NO_PROJECTOR_NO_STREAM[..], &[NO_RELAY]].concat()).await;
+    let server = deployment.replica_with(&QUIET).await;
     let (shop, order) = (json!({ "name": "team", "equals": "shop" }), json!({ "name": "order", "exists": true }));
     let (all, hour) = ((now - TimeDelta::hours(48), now), (now - TimeDelta::hours(1), now));
     let in_hour = "SELECT count(*) FROM noetl.execution

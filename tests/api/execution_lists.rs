@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::pages::texts;
 use noetl_testkit::projections::insert_step_event;
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
@@ -10,13 +11,9 @@ use sqlx::PgConnection;
 pub(super) async fn ids(server: &Server, filter: Value) -> Vec<String> {
     let query = "query($filter: ExecutionFilter) { executions(filter: $filter) { nodes { id } totalCount { value } } }";
     let found = server.data(query, json!({ "filter": filter })).await["executions"].take();
-    let nodes = found["nodes"].as_array().unwrap();
-    assert_eq!(found["totalCount"]["value"], nodes.len());
-    nodes.iter().map(|node| node["id"].as_str().unwrap().to_owned()).collect()
-}
-
-pub(super) async fn start(server: &Server, input: Value) -> String {
-    server.execute(input).await["execution"]["id"].as_str().unwrap().to_owned()
+    let ids = texts(&found["nodes"], "id");
+    assert_eq!(found["totalCount"]["value"], ids.len());
+    ids
 }
 
 #[tokio::test]
@@ -34,10 +31,10 @@ async fn simple_filters(server: &Server) -> Vec<String> {
     for path in ["flow", "flow/b"] {
         server.register_entry(path, &json!({ "kind": "playbook" })).await;
     }
-    let first = start(server, json!({ "path": "flow", "dedup": { "key": "k" } })).await;
+    let first = server.started(json!({ "path": "flow", "dedup": { "key": "k" } })).await;
     server.register_entry("flow", &json!({ "kind": "playbook", "workload": { "n": 2 } })).await;
-    let second = start(server, json!({ "path": "flow" })).await;
-    let below = start(server, json!({ "path": "flow/b" })).await;
+    let second = server.started(json!({ "path": "flow" })).await;
+    let below = server.started(json!({ "path": "flow/b" })).await;
     assert_eq!(ids(server, json!({ "path": "flow" })).await, [&*second, &*first]);
     assert_eq!(ids(server, json!({ "pathPrefix": "flow" })).await, [&*below, &*second, &*first]);
     assert_eq!(ids(server, json!({ "path": "flow", "version": 1 })).await, [&*first]);
@@ -78,22 +75,20 @@ async fn simple_filters(server: &Server) -> Vec<String> {
 /// Filters by paths, pools, origin, and whether an execution has a parent. `others` are the executions that exist before,
 /// newest first. They have no parent.
 async fn filters_of_sets_and_parents(server: &Server, others: &[String]) {
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let inbox = server.register("inbox").await["subscription"]["id"].clone();
+    let inbox = server.subscribe("inbox").await;
     for path in ["a", "b", "c"] {
         server.register_entry(path, &json!({ "kind": "playbook" })).await;
     }
-    let a = start(server, json!({ "path": "a", "executionPool": "gpu" })).await;
-    let b = start(server, json!({ "path": "b", "executionPool": "cpu" })).await;
-    let c = start(server, json!({ "path": "c" })).await;
-    let child = start(server, json!({ "path": "a", "parentExecutionId": a })).await;
-    let message = start(server, json!({ "path": "b", "parentExecutionId": inbox })).await;
+    let a = server.started(json!({ "path": "a", "executionPool": "gpu" })).await;
+    let b = server.started(json!({ "path": "b", "executionPool": "cpu" })).await;
+    let c = server.started(json!({ "path": "c" })).await;
+    let child = server.started(json!({ "path": "a", "parentExecutionId": a })).await;
+    let message = server.started(json!({ "path": "b", "parentExecutionId": inbox })).await;
     let rerun = "mutation($id: ID!) { rerunExecution(input: { executionId: $id }) { executionId } }";
     let again = server.data(rerun, json!({ "id": a })).await["rerunExecution"]["executionId"].take();
     let again = again.as_str().unwrap().to_owned();
     let own = |ids: &[&String]| ids.iter().copied().cloned().collect::<Vec<String>>();
     let and_others = |ids: &[&String]| ids.iter().copied().chain(others).cloned().collect::<Vec<String>>();
-    let stats = "query($filter: ExecutionFilter) { executionStats(filter: $filter) { total } }";
     for (filter, expected) in [
         (json!({ "paths": ["a", "b", "a"] }), own(&[&again, &message, &child, &b, &a])),
         (json!({ "paths": ["c", "none"] }), own(&[&c])),
@@ -117,17 +112,24 @@ async fn filters_of_sets_and_parents(server: &Server, others: &[String]) {
         (json!({ "isRerun": true, "statuses": ["FAILED"] }), own(&[])),
         (json!({ "isRerun": false, "path": "a" }), own(&[&child, &a])),
     ] {
-        assert_eq!(ids(server, filter.clone()).await, expected, "{filter}");
-        let mut live = live_ids(server, &filter).await;
-        live.sort_unstable_by(|one, other| other.cmp(one));
-        assert_eq!(live, expected, "{filter}");
-        let total = server.data(stats, json!({ "filter": filter })).await["executionStats"]["total"].take();
-        assert_eq!(total, expected.len(), "{filter}");
+        assert_listed(server, &filter, &expected).await;
     }
 }
 
+/// Panics unless the list, the live list and the statistics have these executions for a filter. The newest is first.
+pub(super) async fn assert_listed(server: &Server, filter: &Value, expected: &[impl AsRef<str>]) {
+    let expected: Vec<&str> = expected.iter().map(AsRef::as_ref).collect();
+    assert_eq!(ids(server, filter.clone()).await, expected, "{filter}");
+    let mut live = live_ids(server, filter).await;
+    live.sort_unstable_by(|one, other| other.cmp(one));
+    assert_eq!(live, expected, "{filter}");
+    let stats = "query($filter: ExecutionFilter) { executionStats(filter: $filter) { total } }";
+    let total = server.data(stats, json!({ "filter": filter })).await["executionStats"]["total"].take();
+    assert_eq!(total, expected.len(), "{filter}");
+}
+
 /// Returns the ids of the executions that a live list sends first, until it is complete.
-pub(super) async fn live_ids(server: &Server, filter: &Value) -> Vec<String> {
+async fn live_ids(server: &Server, filter: &Value) -> Vec<String> {
     let query = "subscription($filter: ExecutionFilter) { executionListUpdates(filter: $filter) { kind executionId } }";
     let mut live = server.live(query, json!({ "filter": filter })).await;
     let mut ids = Vec::new();
@@ -154,7 +156,6 @@ async fn an_execution_at_the_bound_of_a_time_is_after_it_and_not_before_it() {
     server.data(cancel, json!({ "id": id })).await;
     let times = "query($id: ID!) { execution(id: $id) { startedAt endedAt } }";
     let execution = server.data(times, json!({ "id": id })).await["execution"].take();
-    let stats = "query($filter: ExecutionFilter) { executionStats(filter: $filter) { total } }";
     for (bound, time, nanoseconds, found) in [
         ("startedAfter", "startedAt", 0, true),
         ("startedBefore", "startedAt", 0, false),
@@ -169,10 +170,7 @@ async fn an_execution_at_the_bound_of_a_time_is_after_it_and_not_before_it() {
         let time: DateTime<Utc> = serde_json::from_value(execution[time].clone()).unwrap();
         let filter = json!({ bound: time + TimeDelta::nanoseconds(nanoseconds) });
         let expected = if found { vec![id.clone()] } else { Vec::new() };
-        assert_eq!(ids(&server, filter.clone()).await, expected, "{filter}");
-        assert_eq!(live_ids(&server, &filter).await, expected, "{filter}");
-        let total = server.data(stats, json!({ "filter": filter })).await["executionStats"]["total"].take();
-        assert_eq!(total, expected.len(), "{filter}");
+        assert_listed(&server, &filter, &expected).await;
     }
 }
 
@@ -188,7 +186,7 @@ const IDLE_PATHS: &str = "INSERT INTO noetl.execution (execution_id, catalog_id,
 #[tokio::test]
 async fn a_path_prefix_of_too_many_idle_paths_is_refused() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), NO_RELAY]).await;
+    let server = deployment.feed_replica().await;
     let mut shard = deployment.shard(0).await;
     let insert = async |shard: &mut PgConnection, from: i64, to: i64| {
         sqlx::query(IDLE_PATHS).bind(from).bind(to).execute(shard).await.unwrap();
@@ -406,9 +404,7 @@ async fn pages_of_steps(deployment: &Deployment, server: &Server) {
         );
         server.data(&query, Value::Null).await["execution"]["steps"].take()
     };
-    let names = |page: &Value| -> Vec<String> {
-        page["nodes"].as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap().to_owned()).collect()
-    };
+    let names = |page: &Value| texts(&page["nodes"], "name");
     let expected = |range: std::ops::RangeInclusive<i32>| range.map(|n| format!("s{n}")).collect::<Vec<_>>();
     let first = page("").await;
     assert_eq!(names(&first), expected(1..=25));

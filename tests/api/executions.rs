@@ -4,23 +4,13 @@
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::pages::{read_pages, texts};
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::FromRow;
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const OTHER_TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
-
-async fn start(server: &Server, input: Value) -> String {
-    let payload = server.execute(input).await;
-    assert_eq!(payload["outcome"], "STARTED", "{payload}");
-    payload["execution"]["id"].as_str().unwrap().to_owned()
-}
-
-async fn subscribed(server: &Server, path: &str) -> String {
-    server.register_entry(path, &json!({ "kind": "subscription" })).await;
-    server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned()
-}
 
 async fn execution(server: &Server, id: &str, fields: &str) -> Value {
     let query = format!("query($id: ID!) {{ execution(id: $id) {{ {fields} }} }}");
@@ -74,13 +64,13 @@ async fn executions_are_started_listed_and_cancelled_with_their_parents_and_trac
 
 /// A start writes the specified event and outbox row in one transaction. The path `process` is not in use before.
 async fn rows_of_a_start(deployment: &Deployment, server: &Server) {
-    let inbox = subscribed(server, "inbox").await;
+    let inbox = server.subscribe("inbox").await;
     let content = json!({ "kind": "playbook", "workload": { "a": 1, "b": { "c": 2 } } });
     let catalog_id = server.register_entry("process", &content).await;
     let given = json!({ "path": "process", "parentExecutionId": inbox, "workload": { "b": { "d": 3 }, "e": [4] },
         "executionPool": "gpu", "trace": { "traceparent": TRACE } });
-    let full = start(server, given).await;
-    let bare = start(server, json!({ "catalogId": catalog_id })).await;
+    let full = server.started(given).await;
+    let bare = server.started(json!({ "catalogId": catalog_id })).await;
 
     for (id, parent, pool, workload) in [
         (&full, Some(&inbox), Some("gpu"), json!({ "a": 1, "b": { "d": 3 }, "e": [4] })),
@@ -143,11 +133,11 @@ async fn traces(server: &Server) {
         json!({ "traceparent": TRACE, "tracestate": "a=1" }),
         json!({ "traceparent": OTHER_TRACE, "tracestate": null }),
     );
-    let parent = start(server, json!({ "path": "process", "trace": of_parent })).await;
-    let child = start(server, json!({ "path": "process", "parentExecutionId": parent })).await;
-    let grandchild = start(server, json!({ "path": "process", "parentExecutionId": child })).await;
-    let stranger = start(server, json!({ "path": "process", "parentExecutionId": parent, "trace": other })).await;
-    let orphan = start(server, json!({ "path": "process" })).await;
+    let parent = server.started(json!({ "path": "process", "trace": of_parent })).await;
+    let child = server.started(json!({ "path": "process", "parentExecutionId": parent })).await;
+    let grandchild = server.started(json!({ "path": "process", "parentExecutionId": child })).await;
+    let stranger = server.started(json!({ "path": "process", "parentExecutionId": parent, "trace": other })).await;
+    let orphan = server.started(json!({ "path": "process" })).await;
     for (id, trace) in [(child, &of_parent), (grandchild, &of_parent), (stranger, &other), (orphan, &Value::Null)] {
         assert_eq!(&execution(server, &id, "trace { traceparent tracestate }").await["trace"], trace);
     }
@@ -156,44 +146,40 @@ async fn traces(server: &Server) {
 /// Executions show their parent and their children.
 async fn parents_and_children(server: &Server) {
     server.register_entry("process", &json!({ "kind": "agent" })).await;
-    let inbox = subscribed(server, "inbox/children").await;
+    let inbox = server.subscribe("inbox/children").await;
     let mut of_inbox = Vec::new();
     for _ in 0..7 {
-        of_inbox.push(start(server, json!({ "path": "process", "parentExecutionId": inbox })).await);
+        of_inbox.push(server.started(json!({ "path": "process", "parentExecutionId": inbox })).await);
     }
     let mut of_first = Vec::new();
     for _ in 0..3 {
-        of_first.push(start(server, json!({ "path": "process", "parentExecutionId": of_inbox[0] })).await);
+        of_first.push(server.started(json!({ "path": "process", "parentExecutionId": of_inbox[0] })).await);
     }
     let parent = "parent { execution { id } subscription { id } }";
     let first = execution(server, &of_inbox[0], &format!("{parent} children {{ nodes {{ id }} }}")).await;
     assert_eq!(first["parent"], json!({ "execution": null, "subscription": { "id": inbox } }));
-    assert_eq!(ids(&first["children"]), reversed(&of_first));
+    assert_eq!(texts(&first["children"]["nodes"], "id"), reversed(&of_first));
     let child = execution(server, &of_first[0], parent).await;
     assert_eq!(child["parent"], json!({ "execution": { "id": of_inbox[0] }, "subscription": null }));
-    let orphan = start(server, json!({ "path": "process" })).await;
+    let orphan = server.started(json!({ "path": "process" })).await;
     assert_eq!(execution(server, &orphan, parent).await["parent"], Value::Null);
 
-    let query = "query($id: ID!, $after: String) { subscription(by: {id: $id}) {
-        executions(first: 3, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } } } }";
-    let (mut found, mut after) = (Vec::new(), Value::Null);
-    loop {
-        let page =
-            server.data(query, json!({ "id": inbox, "after": after })).await["subscription"]["executions"].clone();
-        found.extend(ids(&page));
-        after = page["pageInfo"]["endCursor"].clone();
-        if page["pageInfo"]["hasNextPage"] == false {
-            break;
-        }
-    }
+    let query = "query($id: ID!, $first: Int, $after: String) { subscription(by: {id: $id}) {
+        executions(first: $first, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } } } }";
+    let pages = read_pages(3, false, async |mut range: Value| {
+        range["id"] = json!(inbox);
+        server.data(query, range).await["subscription"]["executions"].take()
+    })
+    .await;
+    let found: Vec<String> = pages.iter().flat_map(|page| texts(&page["nodes"], "id")).collect();
     assert_eq!(found, reversed(&of_inbox), "only the executions of this parent, newest first");
 }
 
 /// Only one of many concurrent cancellations on two replicas ends an execution.
 async fn concurrent_cancellations(server: &Server, other: &Server) {
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
-    let inbox = subscribed(server, "inbox").await;
-    let id = start(server, json!({ "path": "process", "parentExecutionId": inbox })).await;
+    let inbox = server.subscribe("inbox").await;
+    let id = server.started(json!({ "path": "process", "parentExecutionId": inbox })).await;
     let answers = join_all((0..16).map(|n| cancel([server, other][n % 2], &id, Some("operator said so")))).await;
     assert_eq!(answers.iter().filter(|answer| answer["cancelled"] == true).count(), 1, "{answers:?}");
     for answer in &answers {
@@ -227,7 +213,7 @@ async fn concurrent_cancellations(server: &Server, other: &Server) {
 async fn cancellation_after_the_end(deployment: &Deployment, server: &Server) {
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
     for ending in ["playbook_completed", "playbook.completed", "playbook_failed", "playbook.failed"] {
-        let id = start(server, json!({ "path": "process" })).await;
+        let id = server.started(json!({ "path": "process" })).await;
         // Another server wrote a worker's event. The read model does not show it yet.
         let event = "INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ($1, $1 + 1000000, $2)";
         let execution: i64 = id.parse().unwrap();
@@ -240,11 +226,6 @@ async fn cancellation_after_the_end(deployment: &Deployment, server: &Server) {
         let log = format!("SELECT count(*) FROM noetl.event WHERE execution_id = {execution}");
         assert_eq!(deployment.sum_over_shards(&log).await, 2, "{ending}");
     }
-}
-
-fn ids(connection: &Value) -> Vec<String> {
-    let nodes = connection["nodes"].as_array().unwrap().iter();
-    nodes.map(|node| node["id"].as_str().unwrap().to_owned()).collect()
 }
 
 fn reversed(ids: &[String]) -> Vec<String> {
@@ -261,32 +242,19 @@ const LIST: &str = "query($filter: ExecutionFilter, $first: Int, $after: String,
         pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
 
 /// Reads a whole list in pages of `size`, forwards or backwards. Returns the ids in the order of the list.
-async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Vec<String> {
-    let (mut found, mut cursor) = (Vec::new(), Value::Null);
-    loop {
-        let page = if backwards {
-            json!({ "filter": filter, "last": size, "before": cursor })
-        } else {
-            json!({ "filter": filter, "first": size, "after": cursor })
-        };
-        let page = server.data(LIST, page).await["executions"].clone();
-        let (items, info) = (ids(&page), &page["pageInfo"]);
-        assert!(items.len() <= size as usize);
+async fn walk(server: &Server, filter: &Value, size: usize, backwards: bool) -> Vec<String> {
+    let (cursor, came_from) = if backwards { ("before", "hasNextPage") } else { ("after", "hasPreviousPage") };
+    let pages = read_pages(size, backwards, async |mut range: Value| {
+        let is_first = range[cursor].is_null();
+        range["filter"] = filter.clone();
+        let page = server.data(LIST, range).await["executions"].take();
+        assert!(page["nodes"].as_array().unwrap().len() <= size);
         assert_eq!(page["unavailableShards"], json!([]));
-        let (more, came_from) =
-            if backwards { ("hasPreviousPage", "hasNextPage") } else { ("hasNextPage", "hasPreviousPage") };
-        assert_eq!(info[came_from], !cursor.is_null());
-        if backwards {
-            cursor = info["startCursor"].clone();
-            found.splice(0..0, items);
-        } else {
-            cursor = info["endCursor"].clone();
-            found.extend(items);
-        }
-        if info[more] == false {
-            return found;
-        }
-    }
+        assert_eq!(page["pageInfo"][came_from], !is_first);
+        page
+    })
+    .await;
+    pages.iter().flat_map(|page| texts(&page["nodes"], "id")).collect()
 }
 
 /// Pages over all shards form one list, newest first. Only this part's executions exist.
@@ -294,14 +262,14 @@ async fn pages(deployment: &Deployment, server: &Server) {
     for path in ["team-a/process", "team-b/process"] {
         server.register_entry(path, &json!({ "kind": "playbook" })).await;
     }
-    let inbox = subscribed(server, "inbox").await;
+    let inbox = server.subscribe("inbox").await;
     let mut all: Vec<(String, bool, bool)> = Vec::new();
     let mut middle = Utc::now();
     for n in 0..31 {
         let (team_a, has_parent) = (n % 2 == 0, n % 3 == 0);
         let path = if team_a { "team-a/process" } else { "team-b/process" };
         let parent = has_parent.then_some(&inbox);
-        all.push((start(server, json!({ "path": path, "parentExecutionId": parent })).await, team_a, has_parent));
+        all.push((server.started(json!({ "path": path, "parentExecutionId": parent })).await, team_a, has_parent));
         if n == 15 {
             let began = execution(server, &all[15].0, "startedAt").await["startedAt"].clone();
             middle = serde_json::from_value(began).unwrap();
@@ -337,7 +305,7 @@ async fn pages(deployment: &Deployment, server: &Server) {
         (json!({ "pathPrefix": "team-%" }), Vec::new()),
     ];
     for (filter, expected) in cases {
-        let sizes: &[u32] = if filter.is_null() { &[1, 7, 100] } else { &[4, 100] };
+        let sizes: &[usize] = if filter.is_null() { &[1, 7, 100] } else { &[4, 100] };
         for &size in sizes {
             for backwards in [false, true] {
                 let found = walk(server, &filter, size, backwards).await;
@@ -349,5 +317,5 @@ async fn pages(deployment: &Deployment, server: &Server) {
     let page = server.data(LIST, json!({ "first": 100 })).await["executions"].clone();
     let cursor = |n: usize| page["edges"][n]["cursor"].clone();
     let between = server.data(LIST, json!({ "first": 100, "after": cursor(9), "before": cursor(20) })).await;
-    assert_eq!(ids(&between["executions"]), ids(&page)[10..20]);
+    assert_eq!(texts(&between["executions"]["nodes"], "id"), texts(&page["nodes"], "id")[10..20]);
 }

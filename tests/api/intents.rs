@@ -12,8 +12,7 @@ const GATE: i64 = 77;
 
 /// Registers a path, deactivates its subscription, and returns the subscription's id and latest event.
 async fn deactivated(server: &Server) -> (String, String) {
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let id = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let id = server.subscribe("inbox").await;
     let ended = server.transition("deactivate", &id, None).await;
     (id, ended["subscription"]["lastEventId"].as_str().unwrap().to_owned())
 }

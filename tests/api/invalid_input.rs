@@ -20,7 +20,7 @@ async fn known(server: &Server) -> Known {
     let playbook = server.register_entry("process", &json!({ "kind": "playbook" })).await;
     let subscription_entry = server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
     let subscription = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
-    let execution = server.execute(json!({ "path": "process" })).await["execution"]["id"].as_str().unwrap().to_owned();
+    let execution = server.started(json!({ "path": "process" })).await;
     let list = server.data("{ executions { pageInfo { endCursor } } }", json!({})).await;
     let cursor = list["executions"]["pageInfo"]["endCursor"].as_str().unwrap().to_owned();
     Known { playbook, subscription_entry, subscription, execution, cursor }
@@ -458,7 +458,7 @@ async fn wrong_queries(server: &Server, cases: &[(String, &'static str, String)]
 async fn invalid_input_gets_a_typed_error_and_writes_nothing() {
     let deployment = Deployment::start(2).await;
     // Without the tailer, because it writes its cursor at any time.
-    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
+    let server = deployment.replica_without_feed().await;
     let known = known(&server).await;
     let before = rows(&deployment).await;
     let mut wrong = Vec::new();

@@ -2,11 +2,12 @@
 
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::pages::texts;
 use noetl_testkit::{Deployment, QUIET, Server};
 use serde_json::{Map, Value, json};
 use sqlx::Connection;
 
-use super::execution_lists::{ids, live_ids, start};
+use super::execution_lists::{assert_listed, ids};
 
 /// Returns input labels.
 fn given(labels: &[(&str, &str)]) -> Value {
@@ -62,7 +63,7 @@ async fn labels_of_requests(deployment: &Deployment, server: &Server) {
     ] {
         let mut request = json!({ "path": "flow" });
         request.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
-        let id = start(server, request).await;
+        let id = server.started(request).await;
         assert_eq!(labels(server, &id).await, expected, "{input}");
         let log = "query($id: ID!) { events(executionId: $id) { nodes { meta } } }";
         let log = server.data(log, json!({ "id": id })).await["events"].take();
@@ -91,7 +92,7 @@ async fn labels_of_requests(deployment: &Deployment, server: &Server) {
     assert_eq!(changed, json!({ "extra": "y", "stage": "prod", "team": "a" }));
 
     // Labels that a program takes away are gone from the index.
-    let cleared = start(server, json!({ "path": "flow", "labels": given(&[("cleared", "yes")]) })).await;
+    let cleared = server.started(json!({ "path": "flow", "labels": given(&[("cleared", "yes")]) })).await;
     let cleared: i64 = cleared.parse().unwrap();
     let mut shard = deployment.shard(0).await;
     let clear = sqlx::query("UPDATE noetl.execution SET labels = NULL WHERE execution_id = $1").bind(cleared);
@@ -146,7 +147,7 @@ async fn executions_and_subscriptions_are_found_and_changed_by_labels_which_exec
 async fn labelled_executions(server: &Server) {
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
     let run = async |labels: &[(&str, &str)], tenant: Option<&str>| {
-        start(server, json!({ "path": "flow", "labels": given(labels), "tenantId": tenant })).await
+        server.started(json!({ "path": "flow", "labels": given(labels), "tenantId": tenant })).await
     };
     let odd = r#"a = "\b" Größe"#;
     let a = run(&[("team", "a"), ("stage", "prod")], None).await;
@@ -155,7 +156,6 @@ async fn labelled_executions(server: &Server) {
     let test = run(&[("team", "a"), ("stage", "test")], None).await;
     let acme = run(&[("team", "a")], Some("acme")).await;
     let globex = run(&[("team", "a")], Some("globex")).await;
-    let stats = "query($filter: ExecutionFilter) { executionStats(filter: $filter) { total } }";
     let (team_a, any_team) = (json!({ "name": "team", "equals": "a" }), json!({ "name": "team", "exists": true }));
     let prod = json!({ "name": "stage", "in": ["prod", "prod", "none"] });
     for (filter, expected) in [
@@ -172,13 +172,7 @@ async fn labelled_executions(server: &Server) {
         (json!({ "labels": [team_a], "statuses": ["RUNNING"] }), vec![]),
         (json!({ "labels": [team_a], "idPrefix": none }), vec![]),
     ] {
-        let expected: Vec<String> = expected.into_iter().cloned().collect();
-        assert_eq!(ids(server, filter.clone()).await, expected, "{filter}");
-        let mut live = live_ids(server, &filter).await;
-        live.sort_unstable_by(|one, other| other.cmp(one));
-        assert_eq!(live, expected, "{filter}");
-        let total = server.data(stats, json!({ "filter": filter })).await["executionStats"]["total"].take();
-        assert_eq!(total, expected.len(), "{filter}");
+        assert_listed(server, &filter, &expected).await;
     }
 
     let cancel = "mutation($filter: ExecutionFilter!) { cancelExecutions(input: { select: { filter: $filter } }) {
@@ -205,7 +199,7 @@ async fn inherited_labels(server: &Server) {
     server.register_entry("inbox", &inbox).await;
     let inbox = server.register("inbox").await["subscription"]["id"].take();
     let parent =
-        start(server, json!({ "path": "flow", "labels": given(&[("tenant", "p"), ("from", "parent")]) })).await;
+        server.started(json!({ "path": "flow", "labels": given(&[("tenant", "p"), ("from", "parent")]) })).await;
     let dispatched = json!({ "from": "dispatch", "order": "1", "stage": "prod", "team": "a" });
     let mut started = Vec::new();
     for (input, expected) in [
@@ -234,7 +228,7 @@ async fn inherited_labels(server: &Server) {
     ] {
         let mut request = json!({ "path": "flow" });
         request.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
-        let id = start(server, request).await;
+        let id = server.started(request).await;
         assert_eq!(labels(server, &id).await, expected, "{input}");
         started.push((id, expected));
     }
@@ -281,9 +275,8 @@ async fn labelled_subscriptions(server: &Server) {
     ] {
         for size in [1, 100] {
             let page = read(&filter, size).await;
-            let found: Vec<&str> =
-                page["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_str().unwrap()).collect();
-            let wanted: Vec<&String> = expected.iter().copied().take(size).collect();
+            let found = texts(&page["nodes"], "id");
+            let wanted: Vec<String> = expected.iter().copied().take(size).cloned().collect();
             assert_eq!(found, wanted, "{filter}, the first {size}");
             assert_eq!(page["totalCount"]["value"], expected.len(), "{filter}");
         }

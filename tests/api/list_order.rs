@@ -11,6 +11,7 @@ use noetl_storage::pools::Database;
 use noetl_storage::subscriptions::{self, SubscriptionFilter};
 use noetl_storage::view::View;
 use noetl_testkit::feed::run;
+use noetl_testkit::pages::read_pages;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -94,34 +95,23 @@ fn ids(page: &Value) -> Vec<String> {
     page["edges"].as_array().unwrap().iter().map(|edge| edge["node"]["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Reads a whole list in pages and returns the ids in the order of the list. After each page, calls `between`.
+/// Reads a whole list in pages and returns the ids in the order of the list. Calls `between` between two pages.
 async fn walk(
     server: &Server,
     list: (&str, &str),
-    size: u32,
+    size: usize,
     backwards: bool,
     mut between: impl AsyncFnMut(),
 ) -> Vec<String> {
-    let (mut found, mut cursor) = (Vec::new(), Value::Null);
-    loop {
-        let range = if backwards {
-            json!({ "last": size, "before": cursor })
-        } else {
-            json!({ "first": size, "after": cursor })
-        };
-        let page = page(server, list, range).await;
-        let (more, end) = if backwards { ("hasPreviousPage", "startCursor") } else { ("hasNextPage", "endCursor") };
-        if backwards {
-            found.splice(0..0, ids(&page));
-        } else {
-            found.extend(ids(&page));
+    let mut is_first = true;
+    let pages = read_pages(size, backwards, async |range: Value| {
+        if !std::mem::take(&mut is_first) {
+            between().await;
         }
-        if page["pageInfo"][more] == false {
-            return found;
-        }
-        cursor = page["pageInfo"][end].clone();
-        between().await;
-    }
+        page(server, list, range).await
+    })
+    .await;
+    pages.iter().flat_map(ids).collect()
 }
 
 async fn assert_order(server: &Server, list: (&str, &str), expected: &[String]) {

@@ -5,10 +5,8 @@
 use std::collections::BTreeSet;
 
 use noetl_testkit::feed::run;
-use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::plans::{PlanLog, deployment_with_plans, rows_read};
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
-use noetl_testkit::{Deployment, Server, TokenFile};
+use noetl_testkit::{Deployment, QUIET, Server, TokenFile};
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 
@@ -487,7 +485,7 @@ impl Setup {
     async fn server(&mut self, mode: &str) -> Server {
         run(&mut self.database, &format!("ALTER DATABASE own SET plan_cache_mode = {mode}")).await;
         let (name, path) = self.tokens.setting();
-        let settings = [&NO_PROJECTOR_NO_STREAM[..], &[NO_RELAY, (name, &path), ("NOETL_POOL_SIZE", "2")]].concat();
+        let settings = [&QUIET[..], &[(name, path.as_str()), ("NOETL_POOL_SIZE", "2")]].concat();
         self.deployment.replica_with(&settings).await
     }
 

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::QUIET;
 use noetl_testkit::plans::deployment_with_plans;
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use serde_json::{Value, json};
 
 /// Partitions of ids before all others.
@@ -31,7 +30,7 @@ async fn reads_of_given_executions_open_only_the_partitions_of_their_events() {
         );
         sqlx::query(sqlx::AssertSqlSafe(partition)).execute(&mut database).await.unwrap();
     }
-    let server = deployment.replica_with(&[&NO_PROJECTOR_NO_STREAM[..], &[NO_RELAY]].concat()).await;
+    let server = deployment.replica_with(&QUIET).await;
     let (first, second) = (server.start_execution().await, server.start_execution().await);
     for id in [first, second] {
         let event = |n: i64, event_type: &str| {

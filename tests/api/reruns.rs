@@ -20,11 +20,6 @@ async fn rerun(server: &Server, input: Value) -> Value {
     server.data(&query, json!({ "input": input })).await["rerunExecution"].clone()
 }
 
-async fn start(server: &Server, input: Value) -> String {
-    let payload = server.execute(input).await;
-    payload["executionId"].as_str().unwrap_or_else(|| panic!("{payload}")).to_owned()
-}
-
 fn playbook(workload: &Value) -> Value {
     json!({ "kind": "playbook", "workload": workload })
 }
@@ -41,12 +36,11 @@ async fn a_rerun_has_the_properties_of_its_origin_and_an_invalid_one_starts_noth
 
 /// A rerun has the entry, workload, pool and subscription of its origin.
 async fn rerun_of_a_message(server: &Server) {
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let inbox = server.register("inbox").await["subscription"]["id"].clone();
+    let inbox = server.subscribe("inbox").await;
     let version_1 = server.register_entry("flow", &playbook(&json!({ "a": 1 }))).await;
     let input =
         json!({ "path": "flow", "parentExecutionId": inbox, "workload": { "b": { "c": 2 } }, "executionPool": "gpu" });
-    let origin = start(server, input).await;
+    let origin = server.started(input).await;
     let version_2 = server.register_entry("flow", &playbook(&json!({ "a": 9, "new": true }))).await;
 
     let same = rerun(server, json!({ "executionId": origin })).await;
@@ -75,8 +69,8 @@ async fn rerun_of_a_message(server: &Server) {
 /// A rerun of a child execution has no parent.
 async fn rerun_of_a_child(server: &Server) {
     server.register_entry("flow", &playbook(&json!({}))).await;
-    let parent = start(server, json!({ "path": "flow" })).await;
-    let child = start(server, json!({ "path": "flow", "parentExecutionId": parent })).await;
+    let parent = server.started(json!({ "path": "flow" })).await;
+    let child = server.started(json!({ "path": "flow", "parentExecutionId": parent })).await;
     let again = rerun(server, json!({ "executionId": child })).await["execution"].clone();
     assert_eq!((&again["parent"], &again["rerunOf"]["id"]), (&Value::Null, &json!(child)));
     let rerun_of =
@@ -87,7 +81,7 @@ async fn rerun_of_a_child(server: &Server) {
 /// Reruns with one dedup key start one execution.
 async fn reruns_with_a_key(server: &Server) {
     server.register_entry("flow", &playbook(&json!({ "a": 1 }))).await;
-    let origin = start(server, json!({ "path": "flow" })).await;
+    let origin = server.started(json!({ "path": "flow" })).await;
     let input = json!({ "executionId": origin, "dedup": { "key": "again" } });
     let (first, second) = (rerun(server, input.clone()).await, rerun(server, input).await);
     assert_eq!((&first["outcome"], &second["outcome"]), (&json!("STARTED"), &json!("DUPLICATE")));
@@ -134,10 +128,9 @@ async fn an_execution_of_noetl_can_be_run_again_if_the_catalog_has_its_entry() {
 
 /// An invalid rerun starts nothing.
 async fn invalid_reruns(deployment: &Deployment, server: &Server) {
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let inbox = server.register("inbox").await["subscription"]["id"].clone();
+    let inbox = server.subscribe("inbox").await;
     server.register_entry("flow", &playbook(&json!({}))).await;
-    let origin = start(server, json!({ "path": "flow" })).await;
+    let origin = server.started(json!({ "path": "flow" })).await;
     let before = executions(deployment).await;
     for (input, code, field) in [
         (json!({ "executionId": "17" }), "NOT_FOUND", "executionId"),
@@ -175,7 +168,7 @@ fn each<'a>(payload: &'a Value, field: &str) -> Vec<&'a Value> {
 /// Starts an execution and retires its catalog entry. Returns its id.
 async fn start_retired(server: &Server) -> String {
     let entry = server.register_entry("old", &playbook(&json!({}))).await;
-    let id = start(server, json!({ "path": "old" })).await;
+    let id = server.started(json!({ "path": "old" })).await;
     let archive = "mutation($id: ID!) { archiveCatalogEntry(input: { catalogId: $id }) { userErrors { code } } }";
     let archived = server.data(archive, json!({ "id": entry })).await;
     assert_eq!(archived["archiveCatalogEntry"]["userErrors"], json!([]));
@@ -199,8 +192,8 @@ async fn bulk_reruns_have_a_result_for_each_execution_and_start_each_rerun_once(
 /// Several executions are run again with a result for each.
 async fn several_reruns(deployment: &Deployment, server: &Server) {
     let version_1 = server.register_entry("several", &playbook(&json!({ "a": 1 }))).await;
-    let one = start(server, json!({ "path": "several", "workload": { "b": 1 }, "executionPool": "gpu" })).await;
-    let (two, old) = (start(server, json!({ "path": "several" })).await, start_retired(server).await);
+    let one = server.started(json!({ "path": "several", "workload": { "b": 1 }, "executionPool": "gpu" })).await;
+    let (two, old) = (server.started(json!({ "path": "several" })).await, start_retired(server).await);
 
     let before = executions(deployment).await;
     // Result i belongs to id i. A repeated id is run again once.
@@ -240,7 +233,7 @@ async fn several_reruns(deployment: &Deployment, server: &Server) {
 /// A dry run says what would start, and changes nothing.
 async fn dry_run(deployment: &Deployment, server: &Server) {
     server.register_entry("flow", &playbook(&json!({}))).await;
-    let (one, two) = (start(server, json!({ "path": "flow" })).await, start(server, json!({ "path": "flow" })).await);
+    let (one, two) = (server.started(json!({ "path": "flow" })).await, server.started(json!({ "path": "flow" })).await);
     let old = start_retired(server).await;
     let dedup = json!({ "key": "night" });
     let first = rerun_all(server, json!({ "select": { "ids": [one] }, "dedup": dedup })).await;
@@ -269,7 +262,7 @@ async fn the_workloads_of_reruns_may_have_more_bytes_than_one_operation_may_read
     let server = deployment.replica_with(&[&QUIET[..], &[("NOETL_OPERATION_DEADLINE_SECS", "50")]].concat()).await;
     server.register_entry("flow", &playbook(&json!({}))).await;
     for _ in 0..34 {
-        start(&server, json!({ "path": "flow" })).await;
+        server.started(json!({ "path": "flow" })).await;
     }
     let enlarge = "UPDATE noetl.event SET context = jsonb_set(context, '{workload}',
                        jsonb_build_object('text', repeat('x', 2000000)))
@@ -288,7 +281,7 @@ async fn repeated_bulk_reruns(deployment: &Deployment, server: &Server, other: &
     server.register_entry("repeated", &playbook(&json!({}))).await;
     let mut origins = BTreeSet::new();
     for _ in 0..3 {
-        origins.insert(start(server, json!({ "path": "repeated" })).await);
+        origins.insert(server.started(json!({ "path": "repeated" })).await);
     }
     let before = executions(deployment).await;
     let input = json!({ "select": { "filter": { "path": "repeated" } }, "dedup": { "key": "repeated" } });
@@ -320,7 +313,7 @@ async fn reruns_of_a_shard_that_is_down_have_one_error_each_and_are_started_by_t
     server.register_entry("flow", &playbook(&json!({}))).await;
     let mut by_shard = BTreeMap::new();
     while by_shard.len() < 2 {
-        let id = start(&server, json!({ "path": "flow" })).await;
+        let id = server.started(json!({ "path": "flow" })).await;
         by_shard.insert(ShardMap::even(2).shard_of(Id::new(id.parse().unwrap())), id);
     }
     let (up, down, before) = (by_shard[&0].clone(), by_shard[&1].clone(), executions(&deployment).await);
@@ -352,7 +345,7 @@ async fn reruns_of_a_shard_that_is_down_have_one_error_each_and_are_started_by_t
 /// An invalid or too large request runs nothing again.
 async fn invalid_bulk_reruns(deployment: &Deployment, server: &Server) {
     server.register_entry("flow", &playbook(&json!({}))).await;
-    let origin = start(server, json!({ "path": "flow" })).await;
+    let origin = server.started(json!({ "path": "flow" })).await;
     let insert = "INSERT INTO noetl.execution (execution_id, catalog_id, path, status, start_time)
         SELECT id, 0, 'many', 'FAILED', now() FROM unnest($1::bigint[]) AS id";
     let ids = deployment.ids_on(0, 1, 1001);

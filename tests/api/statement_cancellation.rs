@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use noetl_testkit::{Deployment, Live, Server, eventually};
+use noetl_testkit::{Deployment, Live, QUIET, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,9 +28,7 @@ struct Setup {
 /// Starts a replica with the given pool size.
 async fn setup(pool: &str) -> Setup {
     let deployment = Deployment::start(0).await;
-    let quiet =
-        [("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
-    let settings = [&quiet[..], &[("NOETL_POOL_SIZE", pool)]].concat();
+    let settings = [&QUIET[..], &[("NOETL_POOL_SIZE", pool)]].concat();
     let server = deployment.replica_with(&settings).await;
     let observer = deployment.cluster().await;
     Setup { deployment, server, observer }

@@ -6,8 +6,7 @@ use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 
 async fn subscribed(server: &Server, path: &str, actions: &[&str]) -> String {
-    server.register_entry(path, &json!({ "kind": "subscription" })).await;
-    let id = server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned();
+    let id = server.subscribe(path).await;
     for action in actions {
         server.transition(action, &id, None).await;
     }

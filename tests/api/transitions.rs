@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
+use noetl_testkit::pages::{read_pages, texts};
 use noetl_testkit::{Deployment, LifecycleEvent, Server};
 use serde_json::{Value, json};
 
@@ -55,18 +56,13 @@ fn assert_legal(log: &[LifecycleEvent]) {
     }
 }
 
-async fn subscribed(server: &Server, path: &str) -> String {
-    server.register_entry(path, &json!({ "kind": "subscription" })).await;
-    server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned()
-}
-
 fn code(payload: &Value) -> Option<&str> {
     payload["userErrors"][0]["code"].as_str()
 }
 
 /// Starts two replicas. The clock of the second is one hour slow.
 async fn replicas(deployment: &Deployment) -> [Server; 2] {
-    let (one, behind) = tokio::join!(deployment.replica(), deployment.replica_an_hour_behind());
+    let (one, behind) = tokio::join!(deployment.replica(), deployment.replica_an_hour_behind(&[]));
     let started = behind.data("{ server { startedAt } }", json!({})).await["server"]["startedAt"].clone();
     let started: DateTime<Utc> = serde_json::from_value(started).unwrap();
     assert!(Utc::now() - started > chrono::Duration::minutes(59), "the second clock is not slow: {started}");
@@ -83,7 +79,7 @@ async fn concurrent_transitions_write_a_valid_log_and_one_of_those_that_expect_t
 
 /// Concurrent transitions write a valid log with increasing ids.
 async fn concurrent_transitions(deployment: &Deployment, replicas: &[Server; 2]) {
-    let id = subscribed(&replicas[0], "inbox").await;
+    let id = replicas[0].subscribe("inbox").await;
     let mut carried_out: BTreeMap<i64, (&str, &str)> = BTreeMap::new();
     for round in 0..4 {
         let asked: Vec<&str> = (0..32).map(|n| ACTIONS[(n * (round + 2) + n / 5) % 5]).collect();
@@ -113,7 +109,7 @@ async fn concurrent_transitions(deployment: &Deployment, replicas: &[Server; 2])
 
 /// Exactly one of the transitions that expect the same event succeeds.
 async fn expected_events(deployment: &Deployment, replicas: &[Server; 2]) {
-    let id = subscribed(&replicas[0], "expected").await;
+    let id = replicas[0].subscribe("expected").await;
     let mut last = replicas[0].register("expected").await["subscription"]["lastEventId"].as_str().unwrap().to_owned();
     for (round, action) in ["activate", "pause", "resume", "deactivate", "activate", "drain"].into_iter().enumerate() {
         let transitions = (0..16).map(|n| replicas[n % 2].transition(action, &id, Some(&last)));
@@ -149,7 +145,7 @@ async fn transitions_lists_and_histories_follow_the_table_of_transitions() {
 async fn table_of_transitions(deployment: &Deployment, server: &Server) {
     for (state, way) in ACTIONS_TO_STATE {
         for (action, event, target, from) in TABLE {
-            let id = subscribed(server, &format!("{state}/{action}")).await;
+            let id = server.subscribe(&format!("{state}/{action}")).await;
             for step in way {
                 assert_eq!(code(&server.transition(step, &id, None).await), None);
             }
@@ -190,12 +186,12 @@ const BULK: &str = "mutation($input: TransitionSubscriptionsInput!) { transition
 async fn bulk_transitions(deployment: &Deployment, server: &Server, deactivated: &[String]) {
     let mut ids = Vec::new();
     for (n, (state, way)) in ACTIONS_TO_STATE.into_iter().enumerate() {
-        let id = subscribed(server, &format!("bulk-a/{state}")).await;
+        let id = server.subscribe(&format!("bulk-a/{state}")).await;
         for step in way {
             server.transition(step, &id, None).await;
         }
         ids.push(id);
-        subscribed(server, &format!("bulk-b/{n}")).await;
+        server.subscribe(&format!("bulk-b/{n}")).await;
     }
     let newest_first: Vec<&str> = ids.iter().rev().map(String::as_str).collect();
     let bulk = async |action: &str, filter: Value, dry_run: bool| {
@@ -265,7 +261,7 @@ async fn bulk_transitions(deployment: &Deployment, server: &Server, deactivated:
 
 /// A history contains every lifecycle event in order.
 async fn histories(server: &Server) {
-    let id = subscribed(server, "inbox").await;
+    let id = server.subscribe("inbox").await;
     let steps = ["activate", "pause", "resume", "drain", "deactivate", "activate"];
     for step in steps {
         server.transition(step, &id, None).await;
@@ -279,7 +275,7 @@ async fn histories(server: &Server) {
 
     let whole = ask(json!({ "id": id, "first": 100 })).await;
     let events = whole["events"]["nodes"].as_array().unwrap();
-    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let types = texts(&whole["events"]["nodes"], "type");
     let expected: Vec<&str> = ["subscription.registered"].into_iter().chain(steps.map(|step| row(step).0)).collect();
     assert_eq!(types, expected);
     let unique: HashSet<&str> = events.iter().map(|event| event["id"].as_str().unwrap()).collect();
@@ -316,32 +312,18 @@ const LIST: &str = "query($filter: SubscriptionFilter, $first: Int, $after: Stri
         nodes { id } unavailableShards pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
 
 /// Reads the list in pages of `size`, forwards or backwards. Returns the ids in the order of the list.
-async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Vec<String> {
-    let (mut found, mut cursor) = (Vec::new(), Value::Null);
-    loop {
-        let page = if backwards {
-            json!({ "filter": filter, "last": size, "before": cursor })
-        } else {
-            json!({ "filter": filter, "first": size, "after": cursor })
-        };
-        let page = server.data(LIST, page).await["subscriptions"].clone();
+async fn walk(server: &Server, filter: &Value, size: usize, backwards: bool) -> Vec<String> {
+    let pages = read_pages(size, backwards, async |mut range: Value| {
+        range["filter"] = filter.clone();
+        let page = server.data(LIST, range).await["subscriptions"].take();
         assert_eq!(page["unavailableShards"], json!([]));
-        let nodes = page["nodes"].as_array().unwrap().iter();
-        let items: Vec<String> = nodes.map(|node| node["id"].as_str().unwrap().to_owned()).collect();
-        let info = &page["pageInfo"];
-        let more = info[if backwards { "hasPreviousPage" } else { "hasNextPage" }] == true;
-        assert!(!more || items.len() == size as usize, "a page is short although more items follow: {page}");
-        if backwards {
-            cursor = info["startCursor"].clone();
-            found.splice(0..0, items);
-        } else {
-            cursor = info["endCursor"].clone();
-            found.extend(items);
-        }
-        if !more {
-            return found;
-        }
-    }
+        let more = page["pageInfo"][if backwards { "hasPreviousPage" } else { "hasNextPage" }] == true;
+        let is_full = page["nodes"].as_array().unwrap().len() == size;
+        assert!(!more || is_full, "a page is short although more items follow: {page}");
+        page
+    })
+    .await;
+    pages.iter().flat_map(|page| texts(&page["nodes"], "id")).collect()
 }
 
 /// A percent sign in a prefix of paths is no wildcard.
@@ -350,7 +332,7 @@ async fn lists(server: &Server) -> Vec<String> {
     let mut all: Vec<(String, &str, &str)> = Vec::new();
     for team in ["team-a", "team-b"] {
         for (state, way) in ACTIONS_TO_STATE {
-            let id = subscribed(server, &format!("{team}/{state}")).await;
+            let id = server.subscribe(&format!("{team}/{state}")).await;
             for step in way {
                 assert_eq!(code(&server.transition(step, &id, None).await), None);
             }

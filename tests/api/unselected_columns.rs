@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use noetl_testkit::feed::run;
-use noetl_testkit::outbox::NO_RELAY;
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, QUIET, Server};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -94,8 +93,7 @@ async fn lists_read_large_columns_only_if_they_are_selected() {
     let port = deployment.cluster_dsn.parse::<PgConnectOptions>().unwrap().get_port();
     let (proxied, received) = counted(port).await;
     let dsn = deployment.cluster_dsn.replace(&format!(":{port}/"), &format!(":{proxied}/"));
-    let quiet = ("NOETL_EVENT_STREAM_ENABLED", "false");
-    let settings = [("NOETL_CLUSTER_DSN", dsn.as_str()), NO_RELAY, quiet, ("NOETL_PROJECTOR", "false")];
+    let settings = [&QUIET[..], &[("NOETL_CLUSTER_DSN", dsn.as_str())]].concat();
     let server = deployment.replica_with(&settings).await;
     // The list has the states of the logs then.
     let advanced = server.advance_projections(&[1, 2, 3, 4, 5]).await;

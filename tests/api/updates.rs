@@ -1,7 +1,7 @@
 //! Updates of executions and source subscriptions: each change reaches the readers whose filter it concerns, also if the
 //! object leaves the filter, ends, or can't be read for a while.
 
-use noetl_testkit::feed::run;
+use noetl_testkit::feed::{ONLY_FEED, run};
 use noetl_testkit::projections::insert_step_event;
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::{Deployment, Live, Server, eventually};
@@ -11,7 +11,6 @@ const LIST: &str = "subscription($filter: ExecutionFilter) {
     executionListUpdates(filter: $filter) { kind executionId shard cursor at execution { id status error } } }";
 const ONE: &str = "subscription($id: ID!) {
     executionUpdates(executionId: $id) { kind executionId shard cursor execution { id status endedAt error } } }";
-const NO_PROJECTOR: [(&str, &str); 2] = [("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")];
 
 async fn started(settings: &[(&str, &str)]) -> (Deployment, Server) {
     let deployment = Deployment::start(1).await;
@@ -128,7 +127,7 @@ async fn updates_of_one(deployment: &Deployment, server: &Server) {
 /// The list of executions follows their logs after a moment. Here it never does.
 #[tokio::test]
 async fn changes_reach_readers_although_the_list_lags() {
-    let (deployment, server) = started(&NO_PROJECTOR).await;
+    let (deployment, server) = started(&ONLY_FEED).await;
     Box::pin(change_before_a_reader(&deployment, &server)).await;
     Box::pin(status_of_the_fold(&deployment, &server)).await;
     Box::pin(smaller_event_id(&deployment, &server)).await;
@@ -188,7 +187,7 @@ async fn smaller_event_id(deployment: &Deployment, server: &Server) {
 
 #[tokio::test]
 async fn a_list_with_too_many_executions_is_refused_with_the_limit() {
-    let (deployment, server) = started(&NO_PROJECTOR).await;
+    let (deployment, server) = started(&ONLY_FEED).await;
     let insert = "INSERT INTO noetl.execution (execution_id, catalog_id, status, start_time)
         SELECT id, 0, CASE WHEN id > 10000 THEN 'FAILED' ELSE 'COMPLETED' END, now() - interval '1 day'
         FROM generate_series(1, 10001) AS id";

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use noetl_testkit::{Deployment, Live, Server, TokenFile, WAIT_TIMEOUT, eventually, http_client};
+use noetl_testkit::{Deployment, Live, Server, TokenFile, WAIT_TIMEOUT, error_code, eventually, http_client};
 use reqwest::header::{ACCEPT, AUTHORIZATION, COOKIE, WWW_AUTHENTICATE};
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
@@ -25,10 +25,6 @@ fn at(server: &Server, parameters: &str, query: &str) -> RequestBuilder {
 
 fn post(server: &Server, query: &str) -> RequestBuilder {
     at(server, "", query)
-}
-
-fn code(response: &Value) -> &str {
-    response["errors"][0]["extensions"]["code"].as_str().unwrap_or("none")
 }
 
 /// Waits until the server accepts a token that was just added.
@@ -91,7 +87,7 @@ async fn no_operation_runs_without_a_valid_token(server: &Server, admin: &str, e
         let response = refused.send().await.unwrap();
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
         assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
-        assert_eq!(code(&response.json().await.unwrap()), "UNAUTHENTICATED");
+        assert_eq!(error_code(&response.json().await.unwrap()), "UNAUTHENTICATED");
     }
     let stream = http_client().post(format!("{}/graphql/stream", server.url));
     let stream = stream.header(ACCEPT, "text/event-stream").json(&json!({ "query": VIEWER })).send().await.unwrap();
@@ -148,14 +144,14 @@ async fn each_role_can_do_exactly_what_its_capabilities_permit(server: &Server, 
             assert_eq!(response.get("errors"), None, "{query}: {response}");
         }
         for token in refused {
-            assert_eq!(code(&server.send_as(token, query, Value::Null).await), "FORBIDDEN", "{query}");
+            assert_eq!(error_code(&server.send_as(token, query, Value::Null).await), "FORBIDDEN", "{query}");
         }
     }
     // A worker may start an execution and gets its id, but may not read payloads.
     let started = server.send_as(&worker, execute, Value::Null).await;
     let execution = &started["data"]["execute"]["execution"];
     assert!(execution["id"].is_string() && execution["workload"].is_null(), "{started}");
-    assert_eq!((code(&started), started["errors"].as_array().unwrap().len()), ("FORBIDDEN", 1));
+    assert_eq!((error_code(&started), started["errors"].as_array().unwrap().len()), ("FORBIDDEN", 1));
     let message = started["errors"][0]["message"].as_str().unwrap();
     assert!(message.contains("READ") && message.contains("workload"), "{message}");
 }
@@ -195,7 +191,7 @@ async fn live_connections_end_when_their_token_is_removed_or_expires() {
     a_removed_token_ends_its_live_connections_and_a_new_token_works(&server, &file, &old).await;
     assert_eq!((socket.message().await, socket.close_code), (None, Some(4403)));
     assert!(chrono::Utc::now() + Duration::from_secs(1) >= end, "the connection ended before its token");
-    assert_eq!(code(&server.send_as(&expiring, VIEWER, Value::Null).await), "UNAUTHENTICATED");
+    assert_eq!(error_code(&server.send_as(&expiring, VIEWER, Value::Null).await), "UNAUTHENTICATED");
 }
 
 /// The connections of a token that is removed from the file end, and those of other tokens continue.
@@ -218,8 +214,8 @@ async fn a_removed_token_ends_its_live_connections_and_a_new_token_works(server:
     assert_eq!((ended.expect("the connection ends immediately"), socket.close_code), (None, Some(4403)));
     let rest = tokio::time::timeout(WAIT_TIMEOUT, stream.text()).await.unwrap().unwrap();
     assert!(rest.contains("UNAUTHENTICATED"), "{rest}");
-    assert_eq!(code(&server.send_as(old, VIEWER, Value::Null).await), "UNAUTHENTICATED");
-    other.subscribe_again("2", "{ viewer { subject } }").await;
+    assert_eq!(error_code(&server.send_as(old, VIEWER, Value::Null).await), "UNAUTHENTICATED");
+    other.subscribe_as("2", "{ viewer { subject } }", Value::Null).await.unwrap();
     assert_eq!(other.message().await.unwrap()["payload"]["data"]["viewer"]["subject"], "new");
 }
 

@@ -27,12 +27,6 @@ const NOT_READING: usize = 6;
 /// Size of each of two large events.
 const LARGE_MIB: u32 = 7;
 
-fn resident_mib(server: &Server) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
-}
-
 fn address(server: &Server) -> SocketAddr {
     server.url.strip_prefix("http://").unwrap().parse().unwrap()
 }
@@ -132,7 +126,7 @@ async fn idle_connections_need_little_memory_and_do_not_block_other_clients() {
     let at = address(&server);
     is_served(&server, 2).await;
 
-    let before = resident_mib(&server);
+    let before = server.resident_mib();
     let mut held = Vec::new();
     for host in 11..15 {
         held.extend(hold(at, silent / 4, host, "").await);
@@ -143,7 +137,7 @@ async fn idle_connections_need_little_memory_and_do_not_block_other_clients() {
         (server.metric("http_connections").await >= expected).then_some(())
     })
     .await;
-    let grown = resident_mib(&server) - before;
+    let grown = server.resident_mib() - before;
     println!("{silent} silent connections: {grown:.1} MiB, {:.1} KiB each", grown * 1024.0 / expected);
     assert!(grown < SILENT_MIB, "{grown} MiB for {silent} silent connections");
     is_served(&server, 2).await;
@@ -159,7 +153,7 @@ async fn idle_connections_need_little_memory_and_do_not_block_other_clients() {
     for _ in 0..NOT_READING {
         held.push(unread_socket(at, 18).await);
     }
-    let grown = resident_mib(&server) - before;
+    let grown = server.resident_mib() - before;
     println!("with slow heads, slow bodies and clients that never read: {grown:.1} MiB");
     assert!(grown < SILENT_MIB + STUCK_MIB, "{grown} MiB");
     is_served(&server, 2).await;
@@ -190,13 +184,13 @@ async fn memory_of_a_large_statement_is_freed_while_its_connection_is_idle(serve
     server.register_entry("p", &json!({ "kind": "playbook" })).await;
     let execution: i64 = server.execute(json!({ "path": "p" })).await["executionId"].as_str().unwrap().parse().unwrap();
     server.project(&[event(execution, 1)]).await;
-    let before = resident_mib(server);
+    let before = server.resident_mib();
     let large =
         |id| event_with(execution, id, &json!({ "context": { "text": "x".repeat((LARGE_MIB as usize) << 20) } }));
     assert_eq!(server.project(&[large(2), large(3)]).await["projected"], 2);
     eventually("the server gives the memory back", async || {
         // The rest is that of parts of the server that ran for the first time.
-        (resident_mib(server) - before < f64::from(LARGE_MIB)).then_some(())
+        (server.resident_mib() - before < f64::from(LARGE_MIB)).then_some(())
     })
     .await;
 }

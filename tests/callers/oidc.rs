@@ -16,7 +16,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use futures::future::join_all;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use noetl_testkit::{Deployment, Live, Server, eventually, http_client};
+use noetl_testkit::{Deployment, Live, Server, error_code, eventually, http_client};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -187,13 +187,9 @@ async fn jwks(State(published): State<Arc<Published>>) -> Result<Json<Value>, St
     Ok(Json(json!({ "keys": *published.keys.lock().unwrap() })))
 }
 
-fn code(response: &Value) -> &str {
-    response["errors"][0]["extensions"]["code"].as_str().unwrap_or("none")
-}
-
 async fn is_accepted(server: &Server, token: &str) -> bool {
     let response = server.send_as(token, VIEWER, Value::Null).await;
-    assert!(response["data"]["viewer"].is_object() || code(&response) == "UNAUTHENTICATED", "{response}");
+    assert!(response["data"]["viewer"].is_object() || error_code(&response) == "UNAUTHENTICATED", "{response}");
     response["data"]["viewer"].is_object()
 }
 
@@ -359,7 +355,7 @@ async fn a_token_without_roles_identifies_the_caller_and_permits_nothing(
     let viewer = server.send_as(&token, VIEWER, Value::Null).await;
     assert_eq!(viewer["data"]["viewer"], json!({ "subject": "oidc:ann", "roles": [], "tenant": "acme" }));
     let list = server.send_as(&token, "{ executions { nodes { id } } }", Value::Null).await;
-    assert_eq!(code(&list), "FORBIDDEN");
+    assert_eq!(error_code(&list), "FORBIDDEN");
 }
 
 /// A server whose console users sign in to at the provider.

@@ -19,7 +19,7 @@ use noetl_testkit::broker_cluster::BROKERS;
 use noetl_testkit::random::seeded;
 use noetl_testkit::recorder::Recorder;
 use noetl_testkit::traffic::{Size, Traffic};
-use noetl_testkit::{eventually, sleep_in_scenario};
+use noetl_testkit::{eventually, setting, sleep_in_scenario};
 
 use self::report::{Outcome, Programs, Report};
 use self::samples::Samples;
@@ -31,11 +31,6 @@ const SIZE: Size = Size { sources: 8, workers: 4, in_flight: 200 };
 const AWAY: Duration = Duration::from_secs(4);
 /// Time limit of both drills.
 const LIMIT: Duration = Duration::from_mins(30);
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
-}
 
 #[tokio::main(worker_threads = 2)]
 async fn main() {

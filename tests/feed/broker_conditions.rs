@@ -4,7 +4,6 @@
 use async_nats::jetstream::stream::Config;
 use noetl_testkit::feed::{Reader, assert_exactly, run};
 use noetl_testkit::{Deployment, Server, eventually};
-use serde_json::{Value, json};
 
 /// Returns the configuration of shard 0's stream.
 fn config() -> Config {
@@ -14,12 +13,6 @@ fn config() -> Config {
 async fn create_stream(deployment: &Deployment, config: Config) {
     let client = async_nats::connect(deployment.nats.url()).await.unwrap();
     async_nats::jetstream::new(client).create_stream(config).await.unwrap();
-}
-
-async fn every_event_is_stored_once(deployment: &Deployment) {
-    let committed = deployment.committed().await;
-    deployment.until_published(committed.len()).await;
-    assert_exactly(&deployment.published().await, &committed);
 }
 
 /// Inserts event `event` of execution 7 with a context of this many bytes.
@@ -40,26 +33,25 @@ async fn events_larger_than_the_maximum_message_size_of_the_stream_are_published
     deployment.feeds_begun().await;
     commit_large(&deployment, 1, 50_000).await;
     deployment.until_published(1).await;
-    let (context, stream) = deployment.broker().await;
+    let (context, stream) = deployment.stream(0).await;
     let current = stream.get_info().await.unwrap().config;
     context.update_stream(Config { max_message_size: 16 << 10, ..current }).await.unwrap();
     for event in 2..=4 {
         commit_large(&deployment, event, 50_000).await;
     }
-    every_event_is_stored_once(&deployment).await;
+    deployment.assert_published_once().await;
     assert_eq!(server.feed_epochs().await, [1]);
     assert!(server.stop().await.success());
 
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     for (event, bytes) in [(5, 1), (6, 50_000), (7, 15_000), (8, 1)] {
         commit_large(&deployment, event, bytes).await;
     }
     let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
-    reader.assert_saw_exactly(&committed);
-    every_event_is_stored_once(&deployment).await;
+    reader.read_exactly(&committed).await;
+    deployment.assert_published_once().await;
     assert_eq!((server.feed_epochs().await, deployment.last_error().await), (vec![1], None));
 }
 
@@ -68,16 +60,16 @@ async fn a_purge_of_the_stream_repeats_no_event_and_readers_get_a_gap_for_what_t
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    let mut live = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut live = Reader::from_beginning(&server).await;
     deployment.commit(7, 1..=50).await;
     assert!(live.until_seen([(7, 50)]).await, "the feed ended");
-    let mut away = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut away = Reader::from_beginning(&server).await;
     assert!(away.until_seen([(7, 50)]).await, "the feed ended");
     deployment.commit(7, 51..=100).await;
     deployment.until_published(100).await;
     deployment.until_batch_finished().await;
     assert!(live.until_seen([(7, 100)]).await, "the feed ended");
-    deployment.broker().await.1.purge().await.unwrap();
+    deployment.stream(0).await.1.purge().await.unwrap();
     deployment.commit(7, 101..=110).await;
     assert!(live.until_seen([(7, 110)]).await, "the feed ended");
     live.assert_saw_exactly(&deployment.committed().await);
@@ -102,9 +94,9 @@ async fn a_purge_of_the_stream_repeats_no_event_and_readers_get_a_gap_for_what_t
 /// Waits until a new epoch has every event, and commits events of another execution in it.
 async fn every_event_is_stored_again(deployment: &Deployment, server: &Server, epoch: i64, execution: i64) {
     server.until_feed_epoch(epoch).await;
-    every_event_is_stored_once(deployment).await;
+    deployment.assert_published_once().await;
     deployment.commit(execution, 1..=5).await;
-    every_event_is_stored_once(deployment).await;
+    deployment.assert_published_once().await;
     assert_eq!(server.feed_epochs().await, [epoch]);
 }
 
@@ -113,12 +105,12 @@ async fn a_stream_that_is_deleted_or_created_again_gets_every_event_again() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     deployment.commit(7, 1..=100).await;
     assert!(reader.until_seen([(7, 100)]).await, "the feed ended");
     deployment.until_batch_finished().await;
     // The broker is not restarted and nothing is committed: the idle leader finds the loss by itself.
-    let (context, _) = deployment.broker().await;
+    let (context, _) = deployment.stream(0).await;
     context.delete_stream("noetl_events").await.unwrap();
     every_event_is_stored_again(&deployment, &server, 2, 8).await;
     assert!(reader.until_seen([(8, 5)]).await, "the feed ended");
@@ -134,7 +126,7 @@ async fn a_stream_that_is_deleted_or_created_again_gets_every_event_again() {
     for _ in 0..150 {
         context.publish("noetl.events.filler", "{}".into()).await.unwrap().await.unwrap();
     }
-    deployment.broker().await.1.purge().await.unwrap();
+    deployment.stream(0).await.1.purge().await.unwrap();
     let server = deployment.replica().await;
     every_event_is_stored_again(&deployment, &server, 3, 9).await;
     reader.seen.clear();

@@ -8,7 +8,6 @@ use nix::unistd::Pid;
 use noetl_testkit::broker_cluster::{BROKERS, BrokerCluster, broker, free_ports};
 use noetl_testkit::feed::{ONLY_FEED, Reader, run};
 use noetl_testkit::{Deployment, eventually, sleep_in_scenario};
-use serde_json::{Value, json};
 
 const STREAM: &str = "noetl_events";
 
@@ -27,7 +26,7 @@ async fn no_event_is_lost_or_repeated_when_the_broker_that_leads_the_stream_is_k
     let stream = cluster.stream(STREAM, 1).await;
     assert_eq!(stream.config.num_replicas, BROKERS);
 
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     deployment.commit(7, 1..=100).await;
     assert!(reader.until_seen([(7, 100)]).await, "the feed ended");
     let leader = cluster.leader(STREAM).await;
@@ -42,16 +41,14 @@ async fn no_event_is_lost_or_repeated_when_the_broker_that_leads_the_stream_is_k
     };
     writing.await;
     let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
-    reader.assert_saw_exactly(&committed);
+    reader.read_exactly(&committed).await;
     let info = cluster.stream(STREAM, 1).await;
     assert_eq!(info.state.messages, committed.len() as u64);
     // The restarted broker has fewer messages than the others at first. A replay may read from it.
     cluster.restart(leader);
     for _ in 0..25 {
-        let mut again = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
-        assert!(again.until_seen(committed.clone()).await, "the feed ended");
-        again.assert_saw_exactly(&committed);
+        let mut again = Reader::from_beginning(&server).await;
+        again.read_exactly(&committed).await;
         assert_eq!(again.gaps(), []);
     }
     assert_eq!((deployment.epoch().await, deployment.last_error().await), (1, None));
@@ -66,7 +63,7 @@ async fn a_state_of_the_stream_that_its_leader_can_t_confirm_is_not_taken_for_a_
     let urls = cluster.urls();
     let all = urls.join(",");
     let server = deployment.replica_with(&replicated(&all)).await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     deployment.commit(7, 1..=100).await;
     assert!(reader.until_seen([(7, 100)]).await, "the feed ended");
     deployment.until_batch_finished().await;
@@ -107,7 +104,7 @@ async fn the_password_in_the_broker_url_is_used_for_the_login() {
     let _running = locked.args(["--user", "noetl", "--pass", "p@ss:word"]).spawn().unwrap();
     let address = format!("nats://noetl:p%40ss%3Aword@127.0.0.1:{port}");
     let server = deployment.replica_with(&[("NOETL_NATS_URL", &address)]).await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     deployment.commit(7, 1..=3).await;
     assert!(reader.until_seen([(7, 3)]).await, "the feed ended");
 }

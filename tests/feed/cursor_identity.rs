@@ -4,7 +4,6 @@
 use noetl_feed::wire::cursor::{Position, StreamCursor};
 use noetl_testkit::feed::Reader;
 use noetl_testkit::{Deployment, Server};
-use serde_json::{Value, json};
 
 async fn deployment_with(events: i64) -> (Deployment, Server) {
     let deployment = Deployment::start(1).await;
@@ -14,10 +13,6 @@ async fn deployment_with(events: i64) -> (Deployment, Server) {
     deployment.until_published(usize::try_from(events).unwrap()).await;
     deployment.until_batch_finished().await;
     (deployment, server)
-}
-
-async fn open(server: &Server) -> Reader {
-    Reader::open(server, json!({ "beginning": true }), Value::Null).await
 }
 
 /// Returns the text of a cursor that does not name its feed, as servers returned it before cursors had identities.
@@ -44,12 +39,12 @@ async fn assert_reset(reader: &mut Reader, deployment: &Deployment, server: &Ser
 #[tokio::test]
 async fn a_cursor_of_a_position_that_can_t_exist_in_the_feed_is_reset_and_no_other() {
     let ((long, first), (short, second)) = tokio::join!(deployment_with(50), deployment_with(5));
-    let longer = open(&first).await;
-    let mut reader = open(&second).await;
+    let longer = Reader::from_beginning(&first).await;
+    let mut reader = Reader::from_beginning(&second).await;
     reader.cursor = longer.cursor;
     assert_reset(&mut reader, &short, &second, 50).await;
-    let mut reader_of_long = open(&first).await;
-    reader_of_long.cursor = open(&second).await.cursor;
+    let mut reader_of_long = Reader::from_beginning(&first).await;
+    reader_of_long.cursor = Reader::from_beginning(&second).await.cursor;
     assert_reset(&mut reader_of_long, &long, &first, 5).await;
     a_cursor_without_identity_is_reset_only_if_its_position_can_t_exist(&short, &second).await;
     a_cursor_that_is_ahead_of_a_replica_is_not_reset(&long, &first).await;
@@ -57,7 +52,7 @@ async fn a_cursor_of_a_position_that_can_t_exist_in_the_feed_is_reset_and_no_oth
 
 /// The feed has five events.
 async fn a_cursor_without_identity_is_reset_only_if_its_position_can_t_exist(deployment: &Deployment, server: &Server) {
-    let mut reader = open(server).await;
+    let mut reader = Reader::from_beginning(server).await;
     for (epoch, sequence) in [(2, 4), (1, 6), (2, 6)] {
         reader.cursor = without_identity(epoch, sequence);
         assert_reset(&mut reader, deployment, server, i64::try_from(sequence).unwrap()).await;
@@ -74,8 +69,8 @@ async fn a_cursor_without_identity_is_reset_only_if_its_position_can_t_exist(dep
 /// The feed has 50 events. The cursor is newer than what the other replica's hub has read.
 async fn a_cursor_that_is_ahead_of_a_replica_is_not_reset(deployment: &Deployment, one: &Server) {
     let other = deployment.replica().await;
-    let mut waiting = open(&other).await;
-    let mut reader = open(one).await;
+    let mut waiting = Reader::from_beginning(&other).await;
+    let mut reader = Reader::from_beginning(one).await;
     for event in 51..=80 {
         deployment.commit(7, event..=event).await;
         assert!(reader.until_seen([(7, event)]).await);

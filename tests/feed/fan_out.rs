@@ -4,22 +4,19 @@
 use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 use noetl_testkit::feed::{Reader, insert_typed, run};
-use noetl_testkit::{Deployment, Live, Server, eventually};
+use noetl_testkit::{Deployment, Live, QUIET, Server, eventually};
 use serde_json::{Value, json};
 
 /// Number of readers in most tests.
 const READERS: i64 = 60;
 
-/// Settings of a replica that only delivers events, so that its metrics count only the work for readers.
-const DELIVERS_ONLY: [(&str, &str); 3] =
-    [("NOETL_EVENT_STREAM_ENABLED", "false"), ("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")];
-
-/// Starts a deployment with a replica that publishes and one that only delivers.
+/// Starts a deployment with a replica that publishes and one that only delivers, so that its metrics count only the
+/// work for readers.
 async fn start(shards: usize) -> (Deployment, Server, Server) {
     let deployment = Deployment::start(shards).await;
     let leader = deployment.feed_replica().await;
     deployment.feeds_begun().await;
-    let server = deployment.replica_with(&DELIVERS_ONLY).await;
+    let server = deployment.replica_with(&QUIET).await;
     (deployment, leader, server)
 }
 
@@ -121,8 +118,7 @@ async fn readers_of_one_execution_share_the_queries_after_a_change(deployment: &
 }
 
 async fn readers_of_a_list_share_the_query_after_a_change(leader: &Server, server: &Server) {
-    leader.register_entry("a", &json!({ "kind": "subscription" })).await;
-    let id = leader.register("a").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let id = leader.subscribe("a").await;
     let query = "subscription { subscriptionUpdates { kind subscription { id status } } }";
     let mut readers = join_all((0..READERS).map(|_| server.live(query, Value::Null))).await;
     for reader in &mut readers {
@@ -185,7 +181,7 @@ async fn readers_that_resume_together_share_the_fetches(deployment: &Deployment,
     drop(server);
     deployment.commit(EXECUTION, RESUMED + 1..=EVENTS).await;
     deployment.until_stored(before + usize::try_from(EVENTS).unwrap()).await;
-    let server = deployment.replica_with(&DELIVERS_ONLY).await;
+    let server = deployment.replica_with(&QUIET).await;
     let client = async_nats::connect(deployment.nats.url()).await.unwrap();
     let mut created = client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.CREATED.noetl_events.>").await.unwrap();
     client.flush().await.unwrap();

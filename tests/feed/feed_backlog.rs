@@ -10,7 +10,6 @@ use noetl_storage::tail;
 use noetl_testkit::feed::{Key, assert_exactly, assert_in_order, run};
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::{Deployment, eventually, sleep_in_scenario};
-use sqlx::AssertSqlSafe;
 
 /// Commits events with contexts of `bytes` in one transaction: `count` events of ten executions in descending order of
 /// their ids, which begin at `first`.
@@ -22,10 +21,6 @@ async fn commit_backlog(deployment: &Deployment, first: i64, count: i64, bytes: 
         first + count - 1
     );
     run(&mut deployment.shard(0).await, &rows).await;
-}
-
-async fn number(deployment: &Deployment, query: &str) -> i64 {
-    sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut deployment.shard(0).await).await.unwrap()
 }
 
 async fn messages(deployment: &Deployment) -> u64 {
@@ -63,11 +58,11 @@ async fn a_backlog_larger_than_the_memory_of_a_sort_is_published_without_tempora
     const EVENTS: i64 = 11_000;
     commit_backlog(deployment, 1, EVENTS, 400).await;
     let written = "SELECT temp_bytes FROM pg_stat_database WHERE datname = current_database()";
-    let before = number(deployment, written).await;
+    let before = deployment.sum_over_shards(written).await;
     deployment.until_all_published().await;
     // The database publishes its counts at most once a second, with the next statement of the leader.
     sleep_in_scenario(Duration::from_secs(2)).await;
-    let temporary = number(deployment, written).await - before;
+    let temporary = deployment.sum_over_shards(written).await - before;
     // Other tasks and the test itself write small ones.
     assert!(
         temporary < EVENTS * 100,
@@ -114,7 +109,10 @@ async fn a_large_batch_is_continued_after_its_last_stored_event_by_the_next_lead
         })
         .await;
         server.kill_9().await;
-        assert!(number(&deployment, "SELECT count(target) FROM noetl.tail_cursor").await == 1, "the batch is complete");
+        assert!(
+            deployment.sum_over_shards("SELECT count(target) FROM noetl.tail_cursor").await == 1,
+            "the batch is complete"
+        );
         server = deployment.feed_replica_with(&settings).await;
     }
     deployment.until_all_published().await;
@@ -155,12 +153,8 @@ async fn a_leader_whose_connection_is_half_open_reads_the_batch_over_another_one
     // The first page of the batch, 5,000 events, is larger than the buffers of the connections.
     const EVENTS: i64 = 5_200;
     let mut deployment = Deployment::start(1).await;
-    let dsn = &deployment.shard_dsns[0];
-    let (user_and_host, rest) = dsn.rsplit_once(':').unwrap();
-    let (port, name) = rest.split_once('/').unwrap();
-    let postgres = Proxy::start(port.parse().unwrap()).await;
+    let postgres = deployment.shard_behind_proxy(0).await;
     let broker = Proxy::start(deployment.nats.port()).await;
-    deployment.env.push(("NOETL_SHARDS".to_owned(), format!("{user_and_host}:{}/{name}", postgres.port)));
     deployment.env.push(("NOETL_NATS_URL".to_owned(), format!("nats://127.0.0.1:{}", broker.port)));
     let _server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
@@ -171,7 +165,8 @@ async fn a_leader_whose_connection_is_half_open_reads_the_batch_over_another_one
     commit_backlog(&deployment, 2, EVENTS, 8_000).await;
     let writing = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event = 'ClientWrite' AND query LIKE 'SELECT execution_id AS %'";
-    eventually("the leader reads the batch", async || (number(&deployment, writing).await == 1).then_some(())).await;
+    eventually("the leader reads the batch", async || (deployment.sum_over_shards(writing).await == 1).then_some(()))
+        .await;
     postgres.freeze();
     broker.set(ForwardingMode::Normal);
     deployment.until_all_published().await;

@@ -6,7 +6,7 @@ use noetl_local::Postgres;
 use noetl_testkit::copies::{
     back_up, copy_on_shared_server, own_server, restore, server_in, standby, switch_server, until_replayed,
 };
-use noetl_testkit::feed::{Key, Reader, assert_exactly, run};
+use noetl_testkit::feed::{Reader, assert_exactly, run};
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
@@ -44,12 +44,11 @@ async fn a_stream_of_another_feed_is_refused_and_a_prefix_separates_the_feeds() 
     assert!(refused.stop().await.success());
 
     let separate = on_broker_of(&one, &other, &[(PREFIX, "staging")]).await;
-    let mut reader = Reader::open(&separate, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&separate).await;
     assert!(reader.until_seen((101..=110).map(|id| (8, id))).await);
     other.commit(8, 111..=120).await;
     let committed = other.committed().await;
-    assert!(reader.until_seen(committed.clone()).await);
-    reader.assert_saw_exactly(&committed);
+    reader.read_exactly(&committed).await;
     assert_eq!(one.messages().await.len(), 20);
     let status = separate.data("{ eventStream { shards { stream lastError } } }", Value::Null).await;
     assert_eq!(status["eventStream"]["shards"][0], json!({ "stream": "staging_events", "lastError": null }));
@@ -68,7 +67,7 @@ async fn messages_of_another_feed_never_count_as_progress_and_no_reader_receives
         metrics.contains("noetl_tailer_takeovers_total{shard=\"0\"} 1").then_some(())
     })
     .await;
-    let open = async |server| Reader::open(server, json!({ "beginning": true }), Value::Null).await;
+    let open = async |server| Reader::from_beginning(server).await;
     let mut readers = [open(&first).await, open(&second).await];
     for round in 0..3 {
         for (deployment, reader, execution) in [(&one, 0, 7), (&other, 1, 8)] {
@@ -149,14 +148,12 @@ async fn of_two_tailers_on_a_split_database_only_the_one_of_the_promoted_server_
         deployment.commit(9, 400 + round * 10..=409 + round * 10).await;
     }
     let committed = deployment.committed().await;
-    deployment.until_published(committed.len()).await;
-    assert_exactly(&deployment.published().await, &committed);
+    deployment.assert_published_once().await;
     assert_eq!((deployment.epoch().await, deployment.last_error().await), (1, None));
     let metrics = old.get("/metrics").await.unwrap().text().await.unwrap();
     assert!(metrics.contains("noetl_tailer_stood_back_total{shard=\"0\",because=\"rival\"}"), "{metrics}");
-    let mut reader = Reader::open(&new, json!({ "beginning": true }), Value::Null).await;
-    assert!(reader.until_seen(committed.clone()).await);
-    reader.assert_saw_exactly(&committed);
+    let mut reader = Reader::from_beginning(&new).await;
+    reader.read_exactly(&committed).await;
 }
 
 /// The old primary publishes events that the promoted server does not have, until the promoted one's tailer starts.
@@ -167,7 +164,7 @@ async fn events_that_only_the_old_primary_published_are_in_a_gap_that_tells_read
     split.commit_on_primary(201, 220).await;
     deployment.until_published(30).await;
     let new = deployment.feed_replica().await;
-    let mut reader = Reader::open(&new, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&new).await;
     deployment.commit(9, 101..=120).await;
     let committed = deployment.committed().await;
     assert!(reader.until_seen(committed.clone()).await);
@@ -198,9 +195,7 @@ async fn a_restored_dump_publishes_only_after_the_original_has_stopped() {
     until_error_contains(&deployment, "system identifier").await;
     assert_eq!(deployment.published().await.len(), 10);
     assert!(original.stop().await.success());
-    let all: Vec<Key> = deployment.committed().await.into_iter().collect();
-    deployment.until_published(all.len()).await;
-    assert_exactly(&deployment.published().await, &all.into_iter().collect());
+    deployment.assert_published_once().await;
 }
 
 /// Starts a replica and publishes ten events.
@@ -221,14 +216,13 @@ async fn a_copy_on_the_server_of_the_original_does_not_publish() {
     let copy = &copied.cluster_dsn;
     let _beside = deployment.feed_replica_with(&[("NOETL_CLUSTER_DSN", copy)]).await;
     until_error_on_copy_contains(copy, "database OID").await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     for round in 1..=5 {
         commit_on(copy, round * 100, round * 100 + 9).await;
         deployment.commit(9, round * 100..=round * 100 + 9).await;
     }
     let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await);
-    reader.assert_saw_exactly(&committed);
+    reader.read_exactly(&committed).await;
     assert_exactly(&deployment.published().await, &committed);
     assert_eq!((deployment.epoch().await, deployment.last_error().await), (1, None));
 }
@@ -250,7 +244,7 @@ async fn copy_publishes_while_the_original_is_frozen(deployment: &Deployment, se
     until_error_contains(deployment, "another copy of this database").await;
     assert!(beside.stop().await.success());
 
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     let committed = deployment.committed().await;
     assert!(reader.until_seen(committed.clone()).await);
     reader.until_kept(&committed).await;

@@ -15,7 +15,7 @@ const EVENTS: i64 = 6_000;
 const AMONG: usize = 101;
 
 async fn publish_foreign(deployment: &Deployment, count: usize) {
-    let (context, _) = deployment.broker().await;
+    let (context, _) = deployment.stream(0).await;
     for _ in 0..count {
         context.publish("noetl.events.foreign", "not an event".into()).await.unwrap().await.unwrap();
     }
@@ -24,7 +24,7 @@ async fn publish_foreign(deployment: &Deployment, count: usize) {
 /// Commits events of execution 7 in one transaction, publishes foreign messages meanwhile, and one more while the
 /// events are published.
 async fn commit_among_foreign(deployment: &Deployment, events: RangeInclusive<i64>) {
-    let (_, stream) = deployment.broker().await;
+    let (_, stream) = deployment.stream(0).await;
     let stored = async || usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
     let before = stored().await;
     tokio::join!(deployment.commit(7, events), publish_foreign(deployment, AMONG - 1));
@@ -82,7 +82,7 @@ async fn a_stream_that_other_messages_fill_all_the_time_is_reported_and_the_feed
     deployment.commit(7, 1..=1).await;
     deployment.until_published(1).await;
     let (enough, sent) = (CancellationToken::new(), AtomicUsize::new(0));
-    let (context, _) = deployment.broker().await;
+    let (context, _) = deployment.stream(0).await;
     let publish = join_all((0..16).map(async |publisher| {
         while !enough.is_cancelled() {
             context.publish("noetl.events.foreign", "not an event".into()).await.unwrap().await.unwrap();

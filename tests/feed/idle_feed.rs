@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// Returns the number of open requests for messages that live feeds have sent to the broker.
 async fn asked_for(deployment: &Deployment) -> usize {
-    let (_, stream) = deployment.broker().await;
+    let (_, stream) = deployment.stream(0).await;
     let consumers: Vec<Info> = stream.consumers().try_collect().await.unwrap();
     consumers.iter().filter(|consumer| consumer.config.durable_name.is_none()).map(|feed| feed.num_waiting).sum()
 }
@@ -24,7 +24,7 @@ async fn idle_feed_fetches_nothing_and_returning_reader_misses_nothing() {
     deployment.until_published(3).await;
     assert_eq!(asked_for(&deployment).await, 0);
 
-    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::from_latest(&server).await;
     eventually("the feed fetches messages", async || (asked_for(&deployment).await > 0).then_some(())).await;
     deployment.commit(7, 4..=6).await;
     assert!(reader.until_seen([(7, 6)]).await);
@@ -35,7 +35,7 @@ async fn idle_feed_fetches_nothing_and_returning_reader_misses_nothing() {
     deployment.until_published(9).await;
     assert_eq!(asked_for(&deployment).await, 0);
 
-    let mut latest = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let mut latest = Reader::from_latest(&server).await;
     let mut back = Reader::open(&server, json!({ "after": cursor }), Value::Null).await;
     deployment.commit(7, 10..=10).await;
     assert!(latest.until_seen([(7, 10)]).await && back.until_seen([(7, 10)]).await);

@@ -15,7 +15,7 @@ const SLOW: [(&str, &str); 2] = [("NOETL_EVENT_STREAM_BATCH", "1"), ("NOETL_EVEN
 async fn killed_in_a_batch(deployment: &Deployment) {
     deployment.commit(7, 1..=EVENTS).await;
     let mut server = deployment.feed_replica_with(&SLOW).await;
-    let (_, stream) = deployment.broker().await;
+    let (_, stream) = deployment.stream(0).await;
     let stored = async || i64::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
     eventually("some events are published", async || (stored().await > 200).then_some(())).await;
     server.kill_9().await;
@@ -37,7 +37,7 @@ async fn rows_deleted_between_two_leaders_do_not_shift_the_batch() {
 async fn events_of_a_batch_that_retention_dropped_are_not_published_again() {
     let deployment = Deployment::start(1).await;
     killed_in_a_batch(&deployment).await;
-    let (_, stream) = deployment.broker().await;
+    let (_, stream) = deployment.stream(0).await;
     stream.purge().await.unwrap();
     // The broker may have stored the last message of the killed leader after the kill.
     let first = i64::try_from(stream.get_info().await.unwrap().state.first_sequence).unwrap();
@@ -101,7 +101,7 @@ async fn another_replica_takes_over_from_a_killed_leader(deployment: &Deployment
 async fn a_broken_message_stops_the_feed_with_an_error_until_it_is_deleted(deployment: &Deployment, server: Server) {
     deployment.until_batch_finished().await;
     assert!(server.stop().await.success());
-    let (context, stream) = deployment.broker().await;
+    let (context, stream) = deployment.stream(0).await;
     let mut headers = async_nats::HeaderMap::new();
     headers.insert("Noetl-Place", "1 x 3");
     headers.insert("Noetl-Feed", "1 1 1");

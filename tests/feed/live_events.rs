@@ -100,10 +100,10 @@ async fn a_reader_starts_at_the_requested_position_and_gets_one_caught_up_item(
     for key in before {
         insert_here(*key).await;
     }
-    let mut all = Reader::open(server, beginning(), Value::Null).await;
+    let mut all = Reader::from_beginning(server).await;
     all.until_seen(before.to_vec()).await;
     let middle = all.cursor.clone();
-    let mut fresh = Reader::open(server, latest(), Value::Null).await;
+    let mut fresh = Reader::from_latest(server).await;
     for key in after {
         insert_here(*key).await;
     }
@@ -124,7 +124,7 @@ async fn a_cursor_continues_on_any_replica_without_gap_or_repetition(
 ) {
     let before = deployment.committed().await;
     deployment.until_all_published().await;
-    let mut reader = Reader::open(one, latest(), Value::Null).await;
+    let mut reader = Reader::from_latest(one).await;
     let enough = AtomicBool::new(false);
     let writing = join_all((0..4).map(|index| Writer::new(deployment, index).write(&enough)));
     let reading = async {
@@ -140,8 +140,7 @@ async fn a_cursor_continues_on_any_replica_without_gap_or_repetition(
         insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], 1)).await;
     }
     let committed: BTreeSet<Key> = deployment.committed().await.difference(&before).copied().collect();
-    assert!(reader.until_seen(committed.clone()).await);
-    reader.assert_saw_exactly(&committed);
+    reader.read_exactly(&committed).await;
 }
 
 /// The network holds back the messages for the second replica's feed. Later this feed brings messages that the reader
@@ -152,11 +151,11 @@ async fn a_cursor_continues_on_a_replica_whose_feed_lags_behind_it() {
     let network = Proxy::start(deployment.nats.port()).await;
     let broker = format!("nats://127.0.0.1:{}", network.port);
     let behind = deployment.replica_with(&[("NOETL_NATS_URL", &broker), ("NOETL_PROJECTOR", "false")]).await;
-    let mut there = Reader::open(&behind, latest(), Value::Null).await;
+    let mut there = Reader::from_latest(&behind).await;
     deployment.commit(7, 1..=5).await;
     assert!(there.until_seen([(7, 5)]).await, "the feed ended");
     network.set(ForwardingMode::Stalled);
-    let mut reader = Reader::open(&one, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&one).await;
     deployment.commit(7, 6..=10).await;
     assert!(reader.until_seen([(7, 10)]).await, "the feed ended");
     reader.reconnect(&behind).await;
@@ -177,7 +176,7 @@ async fn refused(server: &Server, variables: Value) -> Value {
 }
 
 async fn malformed_cursors_and_ids_are_refused_by_field(server: &Server) {
-    let reader = Reader::open(server, beginning(), Value::Null).await;
+    let reader = Reader::from_beginning(server).await;
     server.register_entry("a", &json!({ "kind": "playbook" })).await;
     let listed = server.data("{ catalogEntries(first: 1) { pageInfo { endCursor } } }", Value::Null).await;
     let foreign = listed["catalogEntries"]["pageInfo"]["endCursor"].as_str().unwrap();
@@ -213,7 +212,7 @@ async fn malformed_cursors_and_ids_are_refused_by_field(server: &Server) {
 }
 
 async fn an_event_over_the_brokers_limit_is_delivered_complete(deployment: &Deployment, server: &Server) {
-    let mut live = Reader::open(server, latest(), Value::Null).await;
+    let mut live = Reader::from_latest(server).await;
     let large = "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
         SELECT 23, n, 'call.done', jsonb_build_object('text', repeat('é', CASE n WHEN 2 THEN 1500000 ELSE 1 END))
         FROM generate_series(1, 3) AS n";
@@ -240,7 +239,7 @@ async fn readers_get_the_selected_fields_in_the_order_of_their_selection(deploym
         server.live(skipping, json!({ "no": true })).await,
         server.live(skipping, json!({ "no": false })).await,
     ];
-    let mut joined = Reader::open(server, latest(), Value::Null).await;
+    let mut joined = Reader::from_latest(server).await;
     for reader in &mut readers {
         reader.text().await.unwrap();
     }
@@ -264,7 +263,7 @@ async fn readers_get_the_selected_fields_in_the_order_of_their_selection(deploym
 /// The feed continues after an event type that the broker's protocol cannot carry in a subject. Another type has the
 /// subject that docs/messages.md states.
 async fn events_with_types_of_any_length_and_characters_are_delivered(deployment: &Deployment, server: &Server) {
-    let mut reader = Reader::open(server, latest(), Value::Null).await;
+    let mut reader = Reader::from_latest(server).await;
     let types = ["x".repeat(10_000), "a.".repeat(3_000), "ß → *.> \t".repeat(2_000)];
     for (event, event_type) in (1..).zip(&types) {
         insert_typed(&mut deployment.shard(0).await, (22, event), event_type).await;
@@ -367,8 +366,7 @@ async fn subscription_updates_deliver_current_states_and_then_each_change_once(s
 async fn readers_continue_without_loss_when_the_broker_is_killed_under_load() {
     let (mut deployment, one) = start(2).await;
     let other = deployment.replica().await;
-    let mut readers =
-        [Reader::open(&one, latest(), Value::Null).await, Reader::open(&other, latest(), Value::Null).await];
+    let mut readers = [Reader::from_latest(&one).await, Reader::from_latest(&other).await];
     let enough = AtomicBool::new(false);
     let writers: Vec<Writer> = (0..4).map(|index| Writer::new(&deployment, index)).collect();
     let writing = join_all(writers.into_iter().map(|writer| writer.write(&enough)));
@@ -388,8 +386,7 @@ async fn readers_continue_without_loss_when_the_broker_is_killed_under_load() {
     }
     let committed = deployment.committed().await;
     for reader in &mut readers {
-        assert!(reader.until_seen(committed.clone()).await, "the feed ended");
-        reader.assert_saw_exactly(&committed);
+        reader.read_exactly(&committed).await;
     }
     assert_exactly(&deployment.stored_everywhere().await, &committed);
 }

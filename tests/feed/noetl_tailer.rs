@@ -4,7 +4,6 @@
 use async_nats::HeaderMap;
 use noetl_testkit::Deployment;
 use noetl_testkit::feed::{Key, Reader, run};
-use serde_json::{Value, json};
 
 const BACKFILL: (&str, &str) = ("NOETL_EVENT_STREAM_BACKFILL", "true");
 
@@ -16,7 +15,7 @@ async fn publish_as_noetl(deployment: &Deployment, condition: &str) {
     let select = format!("SELECT event_id, to_jsonb(event)::text FROM noetl.event WHERE {condition} ORDER BY event_id");
     let rows: Vec<(i64, String)> =
         sqlx::query_as(sqlx::AssertSqlSafe(select)).fetch_all(&mut deployment.shard(0).await).await.unwrap();
-    let (context, _) = deployment.broker().await;
+    let (context, _) = deployment.stream(0).await;
     for (id, payload) in rows {
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Msg-Id", id.to_string());
@@ -45,7 +44,7 @@ async fn events_that_noetl_s_tailer_publishes_before_ours_or_in_their_place_reac
     publish_as_noetl(&deployment, "event_id % 3 = 0").await;
     publish_as_noetl(&deployment, "event_id = 1").await;
     let server = deployment.replica().await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     assert!(reader.until_seen([(7, 300)]).await);
     // Both tailers publish the next events at the same time. A tailer of NoETL that publishes has stored its position.
     run(&mut deployment.shard(0).await, NOETL_POSITION).await;
@@ -64,7 +63,7 @@ async fn an_event_in_the_place_of_ours_reaches_our_readers(deployment: &Deployme
     reader.seen.clear();
     // NoETL's messages take the sequences that ours are to get, with the ids of the same events.
     for (first, count) in [(602, 2), (605, 1)] {
-        let (context, _) = deployment.broker().await;
+        let (context, _) = deployment.stream(0).await;
         for id in first..first + count {
             let mut headers = HeaderMap::new();
             headers.insert("Nats-Msg-Id", id.to_string());
@@ -91,7 +90,7 @@ async fn a_first_start_continues_from_the_position_of_noetl_s_tailer() {
         let server = deployment.replica_with(&settings).await;
         deployment.feeds_begun().await;
         commit(&deployment, 101..=101).await;
-        let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+        let mut reader = Reader::from_beginning(&server).await;
         assert!(reader.until_seen([(7, 101)]).await);
         assert_eq!(reader.seen, expected.map(|id| (7, id)).collect::<Vec<Key>>());
         // A later start continues from our own cursor.

@@ -1,8 +1,8 @@
 //! An event whose large fields must be read from its shard delays only the later events of its execution.
 
-use noetl_testkit::Deployment;
 use noetl_testkit::feed::{Reader, assert_in_order, run};
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
+use noetl_testkit::{Deployment, QUIET};
 use serde_json::{Value, json};
 
 /// The network holds back what the shard sends to the replica, so that the read of the large event does not end.
@@ -11,15 +11,8 @@ async fn a_large_event_delays_only_the_later_events_of_its_execution() {
     let deployment = Deployment::start(1).await;
     let leader = deployment.replica().await;
     deployment.feeds_begun().await;
-    let address: sqlx::postgres::PgConnectOptions = deployment.shard_dsns[0].parse().unwrap();
-    let network = Proxy::start(address.get_port()).await;
-    let shard = deployment.shard_dsns[0].replace(&format!(":{}/", address.get_port()), &format!(":{}/", network.port));
-    let settings = [
-        ("NOETL_SHARDS", shard.as_str()),
-        ("NOETL_EVENT_STREAM_ENABLED", "false"),
-        ("NOETL_PROJECTOR", "false"),
-        ("NOETL_OUTBOX_RELAY", "false"),
-    ];
+    let (network, shard) = Proxy::before_database(&deployment.shard_dsns[0]).await;
+    let settings = [&QUIET[..], &[("NOETL_SHARDS", shard.as_str())]].concat();
     let server = deployment.replica_with(&settings).await;
     let open = async |filter: Value| Reader::open(&server, json!({ "latest": true }), filter).await;
     let mut other = open(json!({ "executionIds": ["6"] })).await;

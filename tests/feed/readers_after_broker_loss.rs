@@ -24,7 +24,7 @@ struct Readers {
 
 impl Readers {
     async fn open(one: &Server, other: &Server) -> Self {
-        let open = async |server| Reader::open(server, json!({ "beginning": true }), Value::Null).await;
+        let open = async |server| Reader::from_beginning(server).await;
         Self { here: [open(one).await, open(other).await], away: [open(one).await, open(other).await] }
     }
 
@@ -60,9 +60,8 @@ impl Readers {
 
 /// Panics unless the streams and a reader from the beginning have every event once, in the second epoch.
 async fn check_streams(deployment: &Deployment, server: &Server, committed: &BTreeSet<Key>) {
-    let mut reader = Reader::open(server, json!({ "beginning": true }), Value::Null).await;
-    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
-    reader.assert_saw_exactly(committed);
+    let mut reader = Reader::from_beginning(server).await;
+    reader.read_exactly(committed).await;
     assert_exactly(&deployment.stored_everywhere().await, committed);
     assert_eq!(server.feed_epochs().await, [2, 2]);
 }
@@ -123,7 +122,7 @@ async fn readers_get_a_gap_and_every_event_after_a_stream_was_deleted_also_with_
     let mut readers = Readers::open(&one, &other).await;
     readers.see_everything(&deployment).await;
     let fresh = deployment.feed_replica().await;
-    let mut first = Reader::open(&fresh, json!({ "latest": true }), Value::Null).await;
+    let mut first = Reader::from_latest(&fresh).await;
     for shard in 0..2 {
         assert_eq!((first.position(shard).epoch, first.position(shard).sequence), (1, 50));
     }
@@ -223,7 +222,7 @@ async fn a_reader_crosses_an_epoch_through_a_slow_network() {
     deployment.feeds_begun().await;
     deployment.commit(7, 1..=1000).await;
     let committed = deployment.committed().await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     reader.until_seen(committed.clone()).await;
     let (context, _) = deployment.stream(0).await;
     context.delete_stream("noetl_events").await.unwrap();

@@ -2,7 +2,6 @@
 
 use noetl_testkit::feed::{Key, Reader, insert, run};
 use noetl_testkit::{Deployment, Server, eventually};
-use serde_json::{Value, json};
 
 /// Size of an event's context in bytes.
 const SIZE: usize = 500_000;
@@ -24,23 +23,13 @@ struct Setup {
     slow: Reader,
 }
 
-async fn latest(server: &Server) -> Reader {
-    Reader::open(server, json!({ "latest": true }), Value::Null).await
-}
-
 async fn start() -> Setup {
     let deployment = Deployment::start(1).await;
     let leader = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let server = deployment.feed_replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
-    let (fast, slow) = (latest(&server).await, latest(&server).await);
+    let (fast, slow) = (Reader::from_latest(&server).await, Reader::from_latest(&server).await);
     Setup { deployment, _leader: leader, server, fast, slow }
-}
-
-fn resident_mib(server: &Server) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
 fn keys(count: i64) -> Vec<Key> {
@@ -73,10 +62,10 @@ impl Setup {
 #[tokio::test]
 async fn memory_does_not_grow_with_the_events_that_slow_readers_miss() {
     let mut setup = start().await;
-    let _more = [latest(&setup.server).await, latest(&setup.server).await];
-    let before = resident_mib(&setup.server);
+    let _more = [Reader::from_latest(&setup.server).await, Reader::from_latest(&setup.server).await];
+    let before = setup.server.resident_mib();
     setup.flood(MANY).await;
-    let grown = resident_mib(&setup.server) - before;
+    let grown = setup.server.resident_mib() - before;
     assert!(grown < BOUND_MIB, "{grown} MiB for events of {} MiB", (SIZE * keys(MANY).len()) >> 20);
     assert_eq!(setup.fast.seen, keys(MANY));
 }
@@ -86,7 +75,7 @@ async fn memory_does_not_grow_with_the_events_that_slow_readers_miss() {
 #[tokio::test]
 async fn readers_that_pause_or_are_closed_because_they_never_read_miss_and_repeat_no_event() {
     let mut setup = start().await;
-    let mut never = latest(&setup.server).await;
+    let mut never = Reader::from_latest(&setup.server).await;
     setup.flood(EVENTS).await;
     let whole = setup.slow_until(EVENTS).await;
     assert_eq!(setup.slow.seen, keys(EVENTS), "the reader that paused");

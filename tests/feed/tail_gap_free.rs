@@ -8,7 +8,6 @@ use futures::future::join_all;
 use noetl_testkit::feed::{Key, Reader, assert_exactly, assert_in_order, insert, run};
 use noetl_testkit::writer::Writer;
 use noetl_testkit::{Deployment, Server, eventually};
-use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 const WRITERS: usize = 4;
@@ -84,8 +83,8 @@ async fn every_commit_arrives_once(batch: &str) {
     let settings = [("NOETL_EVENT_STREAM_BATCH", batch)];
     let (one, other) = tokio::join!(deployment.feed_replica_with(&settings), deployment.feed_replica_with(&settings));
     deployment.feeds_begun().await;
-    let mut first = Reader::open(&one, json!({ "latest": true }), Value::Null).await;
-    let mut second = Reader::open(&other, json!({ "beginning": true }), Value::Null).await;
+    let mut first = Reader::from_latest(&one).await;
+    let mut second = Reader::from_beginning(&other).await;
 
     let mut unfinished = Unfinished::begin(&deployment).await;
     let enough = AtomicBool::new(true);
@@ -99,7 +98,7 @@ async fn every_commit_arrives_once(batch: &str) {
 
     unfinished.commit().await;
     finish(&deployment, &mut [&mut first, &mut second]).await;
-    let mut late = Reader::open(&other, json!({ "beginning": true }), Value::Null).await;
+    let mut late = Reader::from_beginning(&other).await;
     finish_replay(&deployment, &mut late).await;
 }
 
@@ -124,7 +123,7 @@ async fn a_large_transaction_equal_ids_and_a_backlog_are_delivered_once_and_in_o
     let deployment = Deployment::start(1).await;
     let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
-    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::from_latest(&server).await;
     one_transaction_of_2_500_events_is_delivered_once(&deployment, &mut reader).await;
     events_of_different_logs_with_equal_ids_are_all_delivered(&deployment, &mut reader).await;
     reader.disconnect().await;
@@ -153,8 +152,7 @@ async fn events_of_different_logs_with_equal_ids_are_all_delivered(deployment: &
         deployment.commit(execution, 1..=100).await;
     }
     let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
-    reader.assert_saw_exactly(&committed);
+    reader.read_exactly(&committed).await;
     assert_exactly(&deployment.stored(0).await, &committed);
 }
 
@@ -170,10 +168,9 @@ async fn a_backlog_is_published_in_commit_order(deployment: &Deployment) {
         run(&mut early, "COMMIT").await;
     }
     let server = deployment.feed_replica_with(&[("NOETL_EVENT_STREAM_BATCH", "1")]).await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
-    reader.assert_saw_exactly(&committed);
+    reader.read_exactly(&committed).await;
     assert_in_order(&reader.seen, 100..120);
     assert_exactly(&deployment.stored(0).await, &committed);
 }
@@ -204,7 +201,7 @@ async fn a_leader_that_is_killed_repeatedly_loses_and_repeats_no_event() {
     let start = async |batch: &'static str| deployment.feed_replica_with(&[("NOETL_EVENT_STREAM_BATCH", batch)]).await;
     let (one, other) = tokio::join!(start("500"), start("3"));
     deployment.feeds_begun().await;
-    let mut reader = Reader::open(&one, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::from_latest(&one).await;
     let mut replicas = vec![("500", one), ("3", other)];
 
     let enough = AtomicBool::new(false);

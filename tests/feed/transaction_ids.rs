@@ -6,7 +6,6 @@ use std::process::Command;
 
 use noetl_testkit::feed::{Key, Reader, assert_exactly, run};
 use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres};
-use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 /// Returns the next transaction id of shard 0's server.
@@ -69,7 +68,7 @@ async fn rows_copied_with_any_transaction_id_are_published_once_while_the_feed_r
     deployment: &Deployment,
     server: &Server,
 ) {
-    let mut reader = Reader::open(server, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::from_latest(server).await;
     let (mut open, mut shard) = (deployment.shard(0).await, deployment.shard(0).await);
     let published = next_transaction(deployment).await;
     deployment.commit(7, 1..=10).await;
@@ -92,8 +91,7 @@ async fn rows_copied_with_any_transaction_id_are_published_once_while_the_feed_r
     use_transactions(&mut shard, next + 400).await;
     deployment.commit(11, 1..=1).await;
     let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
-    reader.assert_saw_exactly(&committed);
+    reader.read_exactly(&committed).await;
     every_event_is_stored_once(deployment).await;
     assert!(batches(deployment).await < 100, "the tailer published empty batches");
 }

@@ -15,7 +15,7 @@ async fn start() -> (Deployment, Server, jetstream::Context) {
     let config =
         Config { name: "noetl_events".to_owned(), subjects: vec!["noetl.events.>".to_owned()], ..Config::default() };
     context.create_stream(config).await.unwrap();
-    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
+    let server = deployment.replica_without_feed().await;
     (deployment, server, context)
 }
 
@@ -37,7 +37,7 @@ fn event(id: i64, context: &str) -> String {
 #[tokio::test]
 async fn a_message_that_cannot_be_decoded_stops_no_reader() {
     let (_deployment, server, context) = start().await;
-    let mut live = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let mut live = Reader::from_latest(&server).await;
     let deep = format!("{}{}", "[".repeat(2_000), "]".repeat(2_000));
     publish(&context, Some(1), event(1, r#"{"text":"a"}"#)).await;
     publish(&context, None, "not ours".to_owned()).await;
@@ -48,7 +48,7 @@ async fn a_message_that_cannot_be_decoded_stops_no_reader() {
     publish(&context, None, event(7, "null")).await;
     publish(&context, Some(1), event(5, r#"{"text":"e"}"#)).await;
     assert!(live.until_seen([(5, 5)]).await, "the feed ended");
-    let mut replaying = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut replaying = Reader::from_beginning(&server).await;
     assert!(replaying.until_seen([(5, 5)]).await, "the feed ended");
     for reader in [&live, &replaying] {
         let events = reader.items.iter().filter(|item| item["__typename"] == "EventDelivery");
@@ -67,7 +67,7 @@ async fn a_message_that_cannot_be_decoded_stops_no_reader() {
 #[tokio::test]
 async fn foreign_messages_around_a_new_epoch_hide_no_event() {
     let (_deployment, server, context) = start().await;
-    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::from_latest(&server).await;
     for id in 1..=9 {
         publish(&context, Some(1), event(id, "null")).await;
     }
@@ -83,7 +83,7 @@ async fn foreign_messages_around_a_new_epoch_hide_no_event() {
         publish(&context, None, "not ours".to_owned()).await;
     }
     assert!(reader.until_seen([(5, 20)]).await, "the feed ended");
-    let mut back = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let mut back = Reader::from_latest(&server).await;
     back.cursor = noetl_feed::wire::cursor::StreamCursor::unnamed(vec![noetl_feed::wire::cursor::Position {
         epoch: 1,
         sequence: 30,

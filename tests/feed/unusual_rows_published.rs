@@ -29,7 +29,7 @@ async fn unusual_and_large_rows_are_published_and_delay_no_other() {
 }
 
 async fn unusual_rows_are_published_complete_and_do_not_stop_the_feed(deployment: &Deployment, server: &Server) {
-    let mut reader = Reader::open(server, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::from_latest(server).await;
     run(&mut deployment.shard(0).await, ODD).await;
     assert!(reader.until_seen([(7, 1), (7, 8), (7, 10)]).await, "the feed ended");
     let messages = deployment.messages().await;
@@ -52,14 +52,13 @@ async fn a_5_mb_event_is_published_without_its_large_fields_and_delays_no_other(
     deployment: &Deployment,
     server: &Server,
 ) {
-    let mut reader = Reader::open(server, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::from_latest(server).await;
     let rows = "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
         SELECT 6, n, 'call.done', jsonb_build_object('text', repeat('x', CASE n WHEN 150 THEN 5000000 ELSE 1 END))
         FROM generate_series(1, 300) AS n";
     run(&mut deployment.shard(0).await, rows).await;
     let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
-    reader.assert_saw_exactly(&committed);
+    reader.read_exactly(&committed).await;
     let messages = deployment.messages().await;
     let omitted: Vec<_> = messages.iter().filter(|message| is_reduced(&message.payload)).collect();
     assert_eq!(omitted.iter().map(|message| message.key).collect::<Vec<_>>(), [Some((6, 150))]);
@@ -104,7 +103,7 @@ async fn the_payload_is_the_row_with_every_column_of_the_table() {
 async fn an_event_with_names_larger_than_a_message_is_delivered_complete(deployment: &Deployment, server: &Server) {
     let query = "subscription { events { ... on EventDelivery { event { id: eventId nodeName status } } } }";
     let mut live = server.live(query, Value::Null).await;
-    let mut reader = Reader::open(server, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::from_latest(server).await;
     let rows = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status)
         SELECT 8, n, 'call.done', repeat('ß', CASE n WHEN 2 THEN 1500000 ELSE 1 END), repeat('s', CASE n WHEN 2 THEN 1500000 ELSE 1 END)
         FROM generate_series(1, 3) AS n";

@@ -12,6 +12,7 @@ use noetl_storage::snapshots::{self, Projected};
 use noetl_testkit::copies::{own_server, standby};
 use noetl_testkit::feed::{Key, insert, run, try_insert};
 use noetl_testkit::mover::{buckets, events, kill_at, moved, mover, owners, started, until_line, until_waiting};
+use noetl_testkit::pages::texts;
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::worker::event_with;
 use noetl_testkit::{Deployment, Server, eventually, sleep_in_scenario};
@@ -167,9 +168,7 @@ async fn cut_at_the_commit(is_committed: bool) {
          SELECT pg_advisory_lock({GATE})"
     );
     run(&mut observer, &gate).await;
-    let port = deployment.cluster_dsn.rsplit(':').next().unwrap().split('/').next().unwrap().parse().unwrap();
-    let proxy = Proxy::start(port).await;
-    let through = deployment.cluster_dsn.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+    let (proxy, through) = Proxy::before_database(&deployment.cluster_dsn).await;
     deployment.env.retain(|(name, _)| name != "NOETL_CLUSTER_DSN");
     deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), through));
     let (mut command, mut lines) = started(&deployment, &buckets(&executions), 1);
@@ -370,8 +369,7 @@ impl<'a> HeldState<'a> {
         self.project(1_000_003, "third").await;
         for _ in 0..2 {
             let state = self.server.execution_state(self.id).await;
-            let steps: Vec<&str> =
-                state["steps"]["nodes"].as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect();
+            let steps = texts(&state["steps"]["nodes"], "name");
             assert_eq!(steps, ["first", "second", "third"], "{state}");
             // The state that is stored next replaces the one that can't be used.
             self.server.advance_projections(&[self.id]).await;
@@ -476,8 +474,7 @@ async fn the_retention_does_nothing_on_a_shard_to_which_a_fenced_move_leads(depl
     let executions = with_executions_from(deployment, 5000, 1).await;
     kill_at(deployment, &executions, "shards_move.sealed").await;
     let retention = async || -> String {
-        let output = deployment.command("maintain").env("NOETL_EVENT_RETENTION_DAYS", "30").output().await.unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
+        let (_, said) = deployment.try_maintain(&[("NOETL_EVENT_RETENTION_DAYS", "30")]).await;
         said.lines()
             .find(|line| line.starts_with("shard 1: retention: "))
             .unwrap_or_else(|| panic!("{said}"))

@@ -14,6 +14,7 @@ use noetl_testkit::mover::{
     bucket, buckets, events, kill_at, moved, mover, owners, started, until_line, with_executions, with_executions_from,
 };
 use noetl_testkit::outbox::{NO_RELAY, references};
+use noetl_testkit::pages::texts;
 use noetl_testkit::random::seeded;
 use noetl_testkit::recorder::Recorder;
 use noetl_testkit::worker::{event, event_with};
@@ -34,10 +35,6 @@ async fn residue(deployment: &Deployment, shard: usize, executions: &[i64]) -> i
                       + (SELECT count(*) FROM noetl.execution WHERE execution_id = ANY($1))
                       + (SELECT count(*) FROM noetl.outbox WHERE execution_id = ANY($1) AND status <> 'PUBLISHED')";
     sqlx::query_scalar(query).bind(executions).fetch_one(&mut deployment.shard(shard).await).await.unwrap()
-}
-
-async fn open_moves(deployment: &Deployment) -> i64 {
-    deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move WHERE state NOT IN ('settled', 'cleaned')").await
 }
 
 /// Sends an event until it is stored, as a client does. Returns the time until then.
@@ -172,7 +169,7 @@ async fn nothing_is_switched_while_events_are_not_published() {
 #[tokio::test]
 async fn a_move_ends_after_its_broker_was_killed_and_readers_get_each_event_once() {
     let mut deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY, ("NOETL_PROJECTOR", "false")]).await;
+    let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let all = with_executions(&deployment, &server, 12).await;
     let (earlier, held, written) = (all[0], all[1], &all[2..]);
@@ -297,8 +294,7 @@ async fn a_bucket_moves_away_and_back() {
     assert_eq!(owners(&deployment, &moving).await, BTreeSet::from([0]));
     assert_eq!(server.project(&[step(id + 1_000_003, "third")]).await["projected"], 1);
     let state = server.execution_state(id).await;
-    let steps: Vec<&str> =
-        state["steps"]["nodes"].as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect();
+    let steps = texts(&state["steps"]["nodes"], "name");
     assert_eq!(steps, ["first", "second", "third"], "{state}");
     // The lease is still that of the claim.
     let rows: Vec<(String, Option<i64>)> =
@@ -389,7 +385,7 @@ async fn is_continued(deployment: &Deployment, server: &Server, point: &str, fro
     let moving = buckets(&executions);
     moved(deployment, &moving, 1, &[]).await;
     assert_eq!(owners(deployment, &moving).await, BTreeSet::from([1]), "{point}");
-    assert_eq!(open_moves(deployment).await, 0, "{point}");
+    assert_eq!(deployment.open_moves().await, 0, "{point}");
     send(server, (executions[0], 2)).await;
     let on_target = events(deployment, 1, &executions).await;
     assert_eq!(on_target.len(), 4, "{point}: {on_target:?}");
@@ -409,7 +405,7 @@ async fn is_aborted(deployment: &Deployment, server: &Server, point: &str, from:
     assert_eq!(residue(deployment, 1, &executions).await, 0, "{point}");
     let left = deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move").await;
     assert_eq!(usize::try_from(moves - left).unwrap(), moving.len(), "{point}");
-    assert_eq!(open_moves(deployment).await, 0, "{point}");
+    assert_eq!(deployment.open_moves().await, 0, "{point}");
     send(server, (executions[0], 2)).await;
     assert_eq!(events(deployment, 0, &executions).await.len(), 4, "{point}");
     assert_eq!(outbox_rows_from(deployment, "status = 'PENDING'", from).await, 6, "{point}");

@@ -56,10 +56,6 @@ async fn drop_gate(holder: &mut PgConnection, gate: i64) {
     run(holder, &format!("DROP FUNCTION public.hold_{gate} CASCADE")).await;
 }
 
-async fn open_moves(deployment: &Deployment) -> i64 {
-    deployment.in_cluster("SELECT count(*) FROM noetl.bucket_move WHERE state NOT IN ('settled', 'cleaned')").await
-}
-
 /// Starts a move whose first attempt to switch fails. Another command changes the journal after this command has read the
 /// number of the attempt, and before it returns the moves to the copy.
 async fn changed_at_the_end_of_an_attempt(
@@ -100,7 +96,7 @@ async fn a_command_continues_with_moves_that_another_one_fenced_while_an_attempt
     assert!(command.wait().await.unwrap().success());
     drop_gate(&mut deployment.cluster().await, 1).await;
     assert_eq!(owners(deployment, &moving).await, BTreeSet::from([1]), "success was reported before the switch");
-    assert_eq!(open_moves(deployment).await, 0);
+    assert_eq!(deployment.open_moves().await, 0);
     for id in executions {
         let refused = try_insert(&mut deployment.shard(0).await, (id, 2), "call.done").await.unwrap_err();
         assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "NB001", "{refused}");
@@ -141,7 +137,7 @@ async fn a_command_does_not_copy_a_bucket_that_another_one_switched_while_it_wai
     run(&mut target, "SELECT pg_advisory_unlock(hashtextextended('noetl.retention', 0))").await;
     until_line(&mut lines, "1 of 1 buckets have moved").await;
     assert!(command.wait().await.unwrap().success());
-    assert_eq!(open_moves(deployment).await, 0);
+    assert_eq!(deployment.open_moves().await, 0);
     let on_target: Vec<Key> = events(deployment, 1, &executions).await.into_keys().collect();
     assert_eq!(on_target, [(switched, 1), (switched, 2), (fenced, 1)]);
 }

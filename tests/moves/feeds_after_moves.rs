@@ -35,7 +35,7 @@ async fn a_stream_that_is_turned_on_with_the_oldest_event_publishes_each_event_o
     assert!(server.stop().await.success());
 
     let backfill = ("NOETL_EVENT_STREAM_BACKFILL", "true");
-    let _server = deployment.replica_with(&[NO_RELAY, ("NOETL_PROJECTOR", "false"), backfill]).await;
+    let _server = deployment.feed_replica_with(&[backfill]).await;
     deployment.feeds_begun().await;
     insert(&mut deployment.shard(0).await, (executions[0], 4)).await;
     insert(&mut deployment.shard(1).await, (executions[1], 4)).await;
@@ -44,9 +44,7 @@ async fn a_stream_that_is_turned_on_with_the_oldest_event_publishes_each_event_o
         (deployment.stored_everywhere().await.len() >= committed.len()).then_some(())
     })
     .await;
-    let published = "SELECT count(*) FROM noetl.event, noetl.tail_cursor
-                     WHERE NOT pg_visible_in_snapshot(tx_id, done) OR target IS NOT NULL";
-    eventually("nothing is left", async || (deployment.sum_over_shards(published).await == 0).then_some(())).await;
+    deployment.until_nothing_is_left().await;
     assert_exactly(&deployment.stored_everywhere().await, &committed);
 }
 

@@ -3,6 +3,7 @@
 use std::process::Output;
 
 use noetl_testkit::feed::Reader;
+use noetl_testkit::pages::texts;
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgConnection};
@@ -60,8 +61,7 @@ async fn finds(server: &Server, ids: &[String]) {
     let list = "{ executions(first: 100) { nodes { id } unavailableShards } }";
     let data = server.data(list, Value::Null).await;
     assert_eq!(data["executions"]["unavailableShards"], json!([]));
-    let mut listed: Vec<&str> =
-        data["executions"]["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_str().unwrap()).collect();
+    let mut listed = texts(&data["executions"]["nodes"], "id");
     listed.sort_unstable();
     let mut wanted: Vec<&str> = ids.iter().map(String::as_str).collect();
     wanted.sort_unstable();
@@ -70,10 +70,6 @@ async fn finds(server: &Server, ids: &[String]) {
         let found = server.data("query($id: ID!) { execution(id: $id) { path } }", json!({ "id": id })).await;
         assert_eq!(found["execution"]["path"], "run", "{id}");
     }
-}
-
-async fn reader(server: &Server) -> Reader {
-    Reader::open(server, json!({ "beginning": true }), Value::Null).await
 }
 
 #[tokio::test]
@@ -85,7 +81,7 @@ async fn an_added_shard_serves_beside_replicas_with_the_old_list() {
     deployment.feeds_begun().await;
     let mut ids = execute(&old, 6).await;
     deployment.until_all_published().await;
-    let mut follower = reader(&old).await;
+    let mut follower = Reader::from_beginning(&old).await;
 
     // When a third database is named and added.
     deployment.add_database().await;
@@ -112,8 +108,7 @@ async fn an_added_shard_serves_beside_replicas_with_the_old_list() {
         follower.caught_up().await;
         assert!(follower.gaps().is_empty(), "{:?}", follower.gaps());
     }
-    assert!(follower.until_seen(committed.clone()).await);
-    follower.assert_saw_exactly(&committed);
+    follower.read_exactly(&committed).await;
     the_status_estimates_the_rows_and_names_shards_that_are_unavailable(&mut deployment, ids.len()).await;
 }
 

@@ -9,7 +9,8 @@ use noetl_domain::ids::Id;
 use noetl_domain::shard::bucket_of;
 use noetl_testkit::feed::{Key, Reader, assert_exactly, assert_in_order, insert, run};
 use noetl_testkit::moves::BucketMove;
-use noetl_testkit::outbox::{NO_RELAY, ids, reference, references};
+use noetl_testkit::outbox::{ids, reference, references};
+use noetl_testkit::pages::{read_pages, texts};
 use noetl_testkit::projections::insert_step_event;
 use noetl_testkit::{Deployment, Live, QUIET, Server, eventually};
 use serde_json::{Value, json};
@@ -65,8 +66,10 @@ async fn move_all(deployment: &Deployment, executions: &[i64], from: usize, to: 
 
 /// Returns all nodes of a list in pages of `size`, in both directions. Both must agree.
 async fn listed(server: &Server, field: &str, arguments: &str, node: &str, size: usize) -> Vec<Value> {
-    let page = async |paging: String| {
-        let arguments = [arguments, &paging].join(" ");
+    let read = async |range: Value| {
+        let range: Vec<String> =
+            range.as_object().unwrap().iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let arguments = [arguments, &range.join(" ")].join(" ");
         let query = format!(
             "{{ list: {field}({arguments}) {{ nodes {{ {node} }} pageInfo {{ hasNextPage hasPreviousPage startCursor endCursor }} }} }}"
         );
@@ -77,26 +80,13 @@ async fn listed(server: &Server, field: &str, arguments: &str, node: &str, size:
         let data = server.data(&query, Value::Null).await;
         if data["parent"].is_object() { data["parent"]["list"].clone() } else { data["list"].clone() }
     };
-    let (mut forwards, mut after) = (Vec::new(), String::new());
-    loop {
-        let read = page(format!("first: {size} {after}")).await;
-        let nodes = read["nodes"].as_array().unwrap();
-        forwards.extend(nodes.iter().cloned());
-        if read["pageInfo"]["hasNextPage"] == false {
-            break;
-        }
-        assert_eq!(nodes.len(), size, "a page that is not the last one is full");
-        after = format!("after: {}", read["pageInfo"]["endCursor"]);
+    let nodes = |page: &Value| page["nodes"].as_array().unwrap().clone();
+    let forwards = read_pages(size, false, &read).await;
+    for page in forwards.iter().rev().skip(1) {
+        assert_eq!(nodes(page).len(), size, "a page that is not the last one is full");
     }
-    let (mut backwards, mut before): (Vec<Value>, String) = (Vec::new(), String::new());
-    loop {
-        let read = page(format!("last: {size} {before}")).await;
-        backwards.splice(0..0, read["nodes"].as_array().unwrap().iter().cloned());
-        if read["pageInfo"]["hasPreviousPage"] == false {
-            break;
-        }
-        before = format!("before: {}", read["pageInfo"]["startCursor"]);
-    }
+    let forwards: Vec<Value> = forwards.iter().flat_map(nodes).collect();
+    let backwards: Vec<Value> = read_pages(size, true, &read).await.iter().flat_map(nodes).collect();
     assert_eq!(forwards, backwards, "{field}");
     forwards
 }
@@ -142,9 +132,8 @@ async fn shown(server: &Server, parent: &str, prefix: &str) -> Value {
 /// Starts executions of `flow` under a subscription, and returns the subscription and the executions.
 async fn with_executions(server: &Server, count: usize) -> (String, Vec<i64>) {
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
     server.register_entry("other", &json!({ "kind": "subscription" })).await;
-    let inbox = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let inbox = server.subscribe("inbox").await;
     server.register("other").await;
     let labels = json!([{ "name": "team", "value": "a" }]);
     let mut executions = Vec::new();
@@ -340,8 +329,7 @@ async fn outbox_rows_keep_their_ids_and_leases_when_their_bucket_moves_and_comes
     assert_eq!(ids(&server.claim(json!({ "shard": 0 })).await), ["0-7"], "only the row of the other execution is left");
     // Its low watermark was above the copied rows.
     let arrived = server.claim(json!({ "shard": 1, "leaseSeconds": 3600 })).await;
-    let events: Vec<&str> =
-        arrived["claims"].as_array().unwrap().iter().map(|row| row["eventId"].as_str().unwrap()).collect();
+    let events = texts(&arrived["claims"], "eventId");
     assert_eq!(events, ["7", "8"], "{arrived}");
 
     let failed = server.failed(&claims[3], "broken", Some(600)).await;
@@ -362,8 +350,7 @@ async fn outbox_rows_keep_their_ids_and_leases_when_their_bucket_moves_and_comes
     assert_eq!((&settled["published"], &settled["stale"]), (&json!(1), &json!([])), "{settled}");
     // The rest of the execution is claimed in its order: the retried row, then the one that was never claimed.
     let rest = server.claim(json!({ "limit": 10 })).await;
-    let events: Vec<&str> =
-        rest["claims"].as_array().unwrap().iter().map(|row| row["eventId"].as_str().unwrap()).collect();
+    let events = texts(&rest["claims"], "eventId");
     assert_eq!(events, ["4", "6"], "{rest}");
     let (code, found) = deployment.check(&[]).await;
     assert_eq!((code, &found["differences"]), (0, &json!([])), "{found:#}");
@@ -375,15 +362,6 @@ async fn commit(deployment: &Deployment, shard: usize, execution: i64, events: s
     for event in events {
         insert(&mut database, (execution, event)).await;
     }
-}
-
-/// Waits until the feeds have published all events that they must publish.
-async fn published(deployment: &Deployment) {
-    let behind = "SELECT (SELECT count(*) FROM noetl.event, noetl.tail_cursor
-                          WHERE NOT pg_visible_in_snapshot(tx_id, done))
-                      + (SELECT count(*) FROM noetl.tail_cursor WHERE target IS NOT NULL)";
-    eventually("all events are published", async || (deployment.sum_over_shards(behind).await == 0).then_some(()))
-        .await;
 }
 
 /// Query of a page of a log in the order of arrival.
@@ -421,7 +399,7 @@ async fn readers_get_the_events_of_moved_buckets_once_and_in_order() {
     let [moved, other, log] = deployment.ids_on(0, 1, 3)[..] else { panic!("three executions") };
     commit(&deployment, 0, log, 1..=5).await;
     commit(&deployment, 0, moved, 1..=20).await;
-    let mut early = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let mut early = Reader::from_latest(&server).await;
     // The rest of the source's stream has many pages, so a reader of both streams gets to the end of the other one first.
     let rows = format!(
         "INSERT INTO noetl.event (execution_id, event_id, event_type, meta)
@@ -429,7 +407,7 @@ async fn readers_get_the_events_of_moved_buckets_once_and_in_order() {
     );
     run(&mut deployment.shard(0).await, &rows).await;
     commit(&deployment, 0, moved, 21..=40).await;
-    published(&deployment).await;
+    deployment.until_nothing_is_left().await;
     assert!(early.next_event().await);
     let cursor = early.cursor.clone();
     let arrived =
@@ -441,16 +419,16 @@ async fn readers_get_the_events_of_moved_buckets_once_and_in_order() {
     deployment.feeds_begun().await;
     commit(&deployment, 1, moved, 41..=60).await;
     commit(&deployment, 1, log, 6..=7).await;
-    published(&deployment).await;
+    deployment.until_nothing_is_left().await;
     a_page_of_a_moved_log_and_its_live_events_have_every_event_once(&deployment, &server, log, &arrived).await;
     // Back, with events on the first shard again.
-    published(&deployment).await;
+    deployment.until_nothing_is_left().await;
     assert!(server.stop().await.success());
     move_all(&deployment, &[moved], 1, 0).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
     commit(&deployment, 0, moved, 61..=70).await;
-    published(&deployment).await;
+    deployment.until_nothing_is_left().await;
 
     let committed = deployment.committed().await;
     let of_moved: BTreeSet<Key> = committed.iter().filter(|key| key.0 == moved).copied().collect();
@@ -481,7 +459,7 @@ async fn a_stream_that_ends_before_the_barrier_gives_a_gap_and_the_reader_contin
     deployment.feeds_begun().await;
     let moved = deployment.ids_on(0, 1, 1)[0];
     commit(&deployment, 0, moved, 1..=3).await;
-    published(&deployment).await;
+    deployment.until_nothing_is_left().await;
     assert!(server.stop().await.success());
     move_all(&deployment, &[moved], 0, 1).await;
     // As if the broker had lost messages, and the tailer had not noticed it.
@@ -490,8 +468,8 @@ async fn a_stream_that_ends_before_the_barrier_gives_a_gap_and_the_reader_contin
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
     commit(&deployment, 1, moved, 4..=5).await;
-    published(&deployment).await;
-    let reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    deployment.until_nothing_is_left().await;
+    let reader = Reader::from_beginning(&server).await;
     let seen: Vec<i64> = reader.seen.iter().map(|key| key.1).collect();
     assert_eq!(seen, [1, 2, 3, 4, 5]);
     assert_eq!(reader.gaps(), [(0, 4, 1003, "RETENTION")]);
@@ -500,7 +478,7 @@ async fn a_stream_that_ends_before_the_barrier_gives_a_gap_and_the_reader_contin
 #[tokio::test]
 async fn an_old_partition_is_dropped_on_the_shard_that_its_running_executions_left() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY, ("NOETL_PROJECTOR", "false")]).await;
+    let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     let moved = deployment.ids_on(0, 1_000_000, 1)[0];
     let partition = "CREATE OR REPLACE FUNCTION public.aged() RETURNS trigger LANGUAGE plpgsql AS
@@ -513,11 +491,10 @@ async fn an_old_partition_is_dropped_on_the_shard_that_its_running_executions_le
          INSERT INTO noetl.execution (execution_id, catalog_id, status) VALUES ({moved}, 0, 'RUNNING')"
     );
     run(&mut deployment.shard(0).await, &started).await;
-    published(&deployment).await;
+    deployment.until_nothing_is_left().await;
     assert!(server.stop().await.success());
     let maintain = async || {
-        let output = deployment.command("maintain").envs(MAINTAIN).output().await.unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
+        let (_, said) = deployment.try_maintain(&MAINTAIN).await;
         let line = |shard: usize| {
             let prefix = format!("shard {shard}: retention: ");
             said.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_else(|| panic!("{said}")).to_owned()
@@ -558,8 +535,8 @@ async fn live_readers_follow_a_bucket_that_moves_while_they_read() {
     deployment.feeds_begun().await;
     let (_, executions) = with_executions(&server, EXECUTIONS).await;
     let moved = on_shard(&deployment, 0, &executions).await.first().copied().expect("one of 24 is on shard 0");
-    published(&deployment).await;
-    let mut events = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    deployment.until_nothing_is_left().await;
+    let mut events = Reader::from_latest(&server).await;
     let mut one = server.live(ONE, json!({ "id": moved.to_string() })).await;
     let mut list = server.live(LIST, Value::Null).await;
     assert_eq!(next_status(&mut one, moved, "").await, ("CURRENT".to_owned(), "PENDING".to_owned()));
@@ -569,7 +546,7 @@ async fn live_readers_follow_a_bucket_that_moves_while_they_read() {
     deployment.until_map_is_known().await;
     let written: Vec<i64> = (1001..=1020).map(|offset| moved + offset).collect();
     commit(&deployment, 0, moved, written[0]..=written[9]).await;
-    published(&deployment).await;
+    deployment.until_nothing_is_left().await;
     for state in &STATES[1..3] {
         advance(&deployment, &moves, *state).await;
     }

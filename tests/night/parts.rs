@@ -7,7 +7,6 @@ use nix::sys::signal::Signal;
 use noetl_testkit::feed::{Reader, run};
 use noetl_testkit::proxy::ForwardingMode;
 use noetl_testkit::{WAIT_TIMEOUT, limit_files, sleep_in_scenario};
-use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 use tokio::time::timeout;
 
@@ -195,7 +194,7 @@ pub async fn streams(night: &mut Night) {
     };
     night.loaded("a stream is deleted", &["NoetlStreamGaps"], deleted, nothing).await;
     let purged = async |site: &mut Site| {
-        let mut reader = Reader::open(site.replica(0), json!({ "latest": true }), Value::Null).await;
+        let mut reader = Reader::from_latest(site.replica(0)).await;
         site.deployment.commit(executions(site, 1)[0], 1..=10).await;
         site.deployment.until_all_published().await;
         site.deployment.stream(0).await.1.purge().await.unwrap();

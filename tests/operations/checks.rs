@@ -60,8 +60,7 @@ async fn deliver(server: &Server, inbox: &str, key: &str) -> (String, String) {
 /// Creates catalog entries, a live subscription and `count` messages that ran. Returns the subscription's id.
 async fn with_messages(deployment: &Deployment, server: &Server, count: usize) -> String {
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let inbox = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let inbox = server.subscribe("inbox").await;
     server.transition("activate", &inbox, None).await;
     for n in 0..count {
         deliver(server, &inbox, &format!("m-{n}")).await;
@@ -358,8 +357,7 @@ async fn a_path_gets_the_registration_that_its_logs_show(deployment: &Deployment
 
 /// The messages of a subscription whose log is lost name its id, so it keeps it: another id would have other dedup keys.
 async fn a_subscription_whose_log_is_lost_is_registered_again_under_its_id(deployment: &Deployment, server: &Server) {
-    server.register_entry("lost", &json!({ "kind": "subscription" })).await;
-    let inbox = server.register("lost").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let inbox = server.subscribe("lost").await;
     server.transition("activate", &inbox, None).await;
     for n in 0..3 {
         deliver(server, &inbox, &format!("lost-{n}")).await;

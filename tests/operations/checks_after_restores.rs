@@ -160,7 +160,7 @@ async fn restored_in_order(order: [usize; 3], kills: [u64; 6]) {
     }
     let inbox = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
     server.transition("activate", &inbox, None).await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     let (sent, count) = (Sent::default(), AtomicUsize::new(0));
     let backing_up = async {
         for index in order {

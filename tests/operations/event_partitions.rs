@@ -1,7 +1,6 @@
 //! Partitions of the event table are created and dropped without blocking writers for long, also beside partitions with
 //! other names and bounds, as databases of NoETL's own server have.
 
-use std::process::Output;
 use std::time::Duration;
 
 use noetl_testkit::feed::{insert, insert_typed, run};
@@ -45,25 +44,6 @@ async fn names(connection: &mut PgConnection, pattern: &str) -> Vec<String> {
     let query = "SELECT relname::text FROM pg_inherits JOIN pg_class ON oid = inhrelid
                  WHERE inhparent = 'noetl.event'::regclass AND relname LIKE $1 ORDER BY relname";
     sqlx::query_scalar(query).bind(pattern).fetch_all(connection).await.unwrap()
-}
-
-async fn maintain(deployment: &Deployment, settings: &[(&str, &str)]) -> (Output, String) {
-    let mut command = deployment.command("maintain");
-    let output = command.envs(settings.iter().copied()).output().await.unwrap();
-    let said = String::from_utf8(output.stdout.clone()).unwrap();
-    (output, said)
-}
-
-/// Publishes all committed events, then stops publishing.
-async fn publish(deployment: &Deployment) {
-    let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
-    deployment.feeds_begun().await;
-    let behind = "SELECT (SELECT count(*) FROM noetl.event, noetl.tail_cursor
-                          WHERE NOT pg_visible_in_snapshot(tx_id, done))
-                      + (SELECT count(*) FROM noetl.tail_cursor WHERE target IS NOT NULL)";
-    eventually("all events are published", async || (deployment.sum_over_shards(behind).await == 0).then_some(()))
-        .await;
-    assert!(server.stop().await.success());
 }
 
 /// Returns an unmigrated deployment whose only database has NoETL's tables, without partitions with bounds. The
@@ -119,7 +99,7 @@ async fn migrate_creates_the_missing_ranges_beside_half_years_with_other_names()
     assert_eq!(rest, strays);
     let checks = "SELECT count(*) FROM pg_constraint WHERE conrelid = 'noetl.event_rest'::regclass AND contype = 'c'";
     assert_eq!(deployment.in_cluster(checks).await, 0, "a check was left on the default partition");
-    let (output, said) = maintain(&deployment, &[]).await;
+    let (output, said) = deployment.try_maintain(&[]).await;
     assert!(output.status.success() && said.contains("partitions: made none"), "{said}");
 }
 
@@ -147,7 +127,7 @@ async fn a_filled_default_partition_is_not_scanned_under_an_exclusive_lock(deplo
     let told = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET client_min_messages = debug1', current_database());
                 END $$";
     run(&mut shard, told).await;
-    let (output, said) = maintain(deployment, &[("NOETL_LOG", "info,sqlx::postgres::notice=debug")]).await;
+    let (output, said) = deployment.try_maintain(&[("NOETL_LOG", "info,sqlx::postgres::notice=debug")]).await;
     assert!(output.status.success() && said.contains(&format!("made {}", last.0)), "{said}");
     // PostgreSQL's message of an attachment that reads no row of the default partition.
     let log = String::from_utf8_lossy(&output.stderr);
@@ -162,7 +142,7 @@ async fn a_partition_is_created_later_if_a_transaction_uses_the_default_partitio
     run(&mut shard, &format!("DROP TABLE noetl.{}", last.0)).await;
     run(&mut holder, "BEGIN; SELECT count(*) FROM noetl.event_default").await;
     run(&mut shard, "SET lock_timeout = '3s'").await;
-    let mut maintained = Box::pin(maintain(deployment, &[]));
+    let mut maintained = Box::pin(deployment.try_maintain(&[]));
     let mut next = 0;
     let (output, said) = loop {
         next += 1;
@@ -179,7 +159,7 @@ async fn a_partition_is_created_later_if_a_transaction_uses_the_default_partitio
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("in use by a long transaction"), "{said}");
     run(&mut holder, "COMMIT").await;
-    let (output, said) = maintain(deployment, &[]).await;
+    let (output, said) = deployment.try_maintain(&[]).await;
     assert!(output.status.success() && said.contains(&format!("made {}", last.0)), "{said}");
 }
 
@@ -210,8 +190,8 @@ async fn retention_drops_old_partitions_of_a_noetl_database_and_reports_its_defa
         ended(&mut database, log).await;
     }
     deployment.migrate().await;
-    publish(&deployment).await;
-    let (output, said) = maintain(&deployment, &[RETENTION]).await;
+    deployment.publish_all().await;
+    let (output, said) = deployment.try_maintain(&[RETENTION]).await;
     assert!(output.status.success(), "{said}");
     assert_eq!(names(&mut database, "event_h%").await, [""; 0], "{said}");
     assert_eq!(names(&mut database, "event_before").await, [""; 0], "{said}");
@@ -235,14 +215,14 @@ async fn a_partition_whose_check_is_cancelled_is_kept_and_the_others_are_dropped
         run(&mut shard, &old).await;
         insert_typed(&mut shard, (n * 1000, 1), "call.done").await;
     }
-    publish(deployment).await;
+    deployment.publish_all().await;
     let (mut holder, mut observer) = tokio::join!(deployment.shard(0), deployment.shard(0));
     run(&mut holder, "BEGIN; LOCK TABLE noetl.event_old1 IN ACCESS EXCLUSIVE MODE").await;
     // A statement timeout cancels a statement in the same way.
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
                   WHERE datname = current_database() AND wait_event_type = 'Lock'
                     AND application_name = 'noetl-graphql'";
-    let mut maintained = Box::pin(maintain(deployment, &[RETENTION]));
+    let mut maintained = Box::pin(deployment.try_maintain(&[RETENTION]));
     let cancelled = eventually("the check waits and is cancelled", async || {
         let cancelled: Option<bool> = sqlx::query_scalar(cancel).fetch_optional(&mut observer).await.unwrap();
         cancelled

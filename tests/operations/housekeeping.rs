@@ -2,7 +2,6 @@
 //! continues.
 
 use std::ops::RangeInclusive;
-use std::process::Output;
 
 use futures::future::join_all;
 use noetl_domain::ids::Id;
@@ -46,37 +45,12 @@ async fn left(deployment: &Deployment, shard: usize) -> Vec<String> {
     sqlx::query_scalar(query).fetch_all(&mut deployment.shard(shard).await).await.unwrap()
 }
 
-async fn maintain_with(deployment: &Deployment, settings: &[(&str, &str)]) -> (Output, String) {
-    let mut command = deployment.command("maintain");
-    let output = command.envs(settings.iter().copied()).output().await.unwrap();
-    let said = String::from_utf8(output.stdout.clone()).unwrap();
-    (output, said)
-}
-
 /// Runs `maintain` with a retention. The command must succeed. Returns its line about the retention on shard 0.
 async fn maintain(deployment: &Deployment) -> String {
-    let (output, said) = maintain_with(deployment, &[RETENTION]).await;
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let said = deployment.maintain(&[RETENTION]).await;
     let name = if deployment.shard_dsns[0] == deployment.cluster_dsn { "the cluster database" } else { "shard 0" };
     let line = said.lines().find_map(|line| line.strip_prefix(&format!("{name}: retention: ")));
     line.unwrap_or_else(|| panic!("{said}")).to_owned()
-}
-
-/// Waits until all committed events are published.
-async fn published(deployment: &Deployment) {
-    let behind = "SELECT (SELECT count(*) FROM noetl.event, noetl.tail_cursor
-                          WHERE NOT pg_visible_in_snapshot(tx_id, done))
-                      + (SELECT count(*) FROM noetl.tail_cursor WHERE target IS NOT NULL)";
-    eventually("all events are published", async || (deployment.sum_over_shards(behind).await == 0).then_some(()))
-        .await;
-}
-
-/// Publishes all committed events, then stops publishing.
-async fn publish(deployment: &Deployment) {
-    let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
-    deployment.feeds_begun().await;
-    published(deployment).await;
-    assert!(server.stop().await.success());
 }
 
 async fn ended_execution(shard: &mut PgConnection, id: i64) {
@@ -116,14 +90,14 @@ async fn an_unneeded_partition_is_dropped_while_other_work_continues() {
     Box::pin(feed_and_reads_continue(&deployment)).await;
     Box::pin(a_locked_event_table_keeps_its_partition_and_writers_do_not_wait(&deployment)).await;
     Box::pin(an_event_committed_after_the_partition_was_judged_keeps_the_partition(&deployment)).await;
-    publish(&deployment).await;
+    deployment.publish_all().await;
     Box::pin(a_replica_drops_old_partitions_without_a_command(&deployment)).await;
 }
 
 /// The feed, reads and mutations continue while partitions are dropped, and the rows derived from their logs are deleted.
 async fn feed_and_reads_continue(deployment: &Deployment) {
     // Background tasks must not change derived rows or unsettled outbox rows.
-    let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
+    let server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     old_partitions(deployment, 0, 1..=2).await;
     let mut shard = deployment.shard(0).await;
@@ -133,8 +107,8 @@ async fn feed_and_reads_continue(deployment: &Deployment) {
     ended_execution(&mut shard, foreign).await;
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
     let young = server.execute(json!({ "path": "flow" })).await["execution"]["id"].clone();
-    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
-    published(deployment).await;
+    let mut reader = Reader::from_latest(&server).await;
+    deployment.until_nothing_is_left().await;
 
     let said = maintain(deployment).await;
     assert_eq!(left(deployment, 0).await, [""; 0], "{said}");
@@ -189,11 +163,11 @@ async fn nothing_is_dropped_without_retention_or_without_publishing(deployment: 
     for settings in
         [&[][..], &[RETENTION, ("NOETL_EVENT_STREAM_ENABLED", "false")], &[("NOETL_EVENT_RETENTION_DAYS", "36500")]]
     {
-        let (output, said) = maintain_with(deployment, settings).await;
+        let (output, said) = deployment.try_maintain(settings).await;
         assert!(output.status.success(), "{said}");
         assert_eq!(left(deployment, 0).await, kept, "{settings:?}: {said}");
     }
-    let (output, _) = maintain_with(deployment, &[("NOETL_EVENT_RETENTION_DAYS", "0")]).await;
+    let (output, _) = deployment.try_maintain(&[("NOETL_EVENT_RETENTION_DAYS", "0")]).await;
     assert_eq!(output.status.code(), Some(2));
 }
 
@@ -217,7 +191,7 @@ async fn a_partition_is_kept_while_it_holds_an_unpublished_or_recent_event_or_a_
         assert!(said.contains(&format!("event_old{n} stays: no feed has begun")), "{said}");
     }
 
-    publish(&deployment).await;
+    deployment.publish_all().await;
     insert(&mut shard, (id(8), 1)).await;
     let said = maintain(&deployment).await;
     let kept = ["event_old1", "event_old2", "event_old3", "event_old5", "event_old6", "event_old8"];
@@ -234,7 +208,7 @@ async fn a_partition_is_kept_while_it_holds_an_unpublished_or_recent_event_or_a_
     lifecycle(&mut shard, id(1), 3, "deactivated", "DEACTIVATED").await;
     insert_typed(&mut shard, (id(2), 2), "playbook.cancelled").await;
     insert_typed(&mut shard, (id(3), 2), "playbook_failed").await;
-    publish(&deployment).await;
+    deployment.publish_all().await;
     nothing_is_dropped_without_retention_or_without_publishing(&deployment, &kept).await;
     let said = maintain(&deployment).await;
     assert_eq!(left(&deployment, 0).await, ["event_old5", "event_old6"], "{said}");
@@ -309,10 +283,10 @@ async fn concurrent_runs_drop_each_partition_once_and_clean_up_after_a_crash(dep
     }
     let id = deployment.ids_on(0, first(2), 1)[0];
     ended_execution(&mut deployment.shard(0).await, id).await;
-    publish(deployment).await;
+    deployment.publish_all().await;
     // As after a process that crashed directly after it dropped this partition.
     run(&mut deployment.shard(0).await, "DROP TABLE noetl.event_old2").await;
-    let runs = join_all((0..4).map(|_| maintain_with(deployment, &[RETENTION]))).await;
+    let runs = join_all((0..4).map(|_| deployment.try_maintain(&[RETENTION]))).await;
     let mut dropped = 0;
     for (output, said) in &runs {
         assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -344,7 +318,7 @@ async fn expired_dedup_claims_are_deleted_and_reserved_or_unexpired_ones_are_kep
          UNION ALL SELECT -2, 'noetl, within the longest window', 9004, 1, NULL, now() - interval '719 hours', NULL",
     )
     .await;
-    let (output, said) = maintain_with(&deployment, &[]).await;
+    let (output, said) = deployment.try_maintain(&[]).await;
     assert!(output.status.success(), "{said}");
     let keys = "SELECT dedup_key FROM noetl.subscription_dedup ORDER BY dedup_key";
     let keys: Vec<String> = sqlx::query_scalar(keys).fetch_all(&mut deployment.cluster().await).await.unwrap();
@@ -358,7 +332,7 @@ async fn a_failed_housekeeping_task_is_reported_and_the_others_still_run(deploym
     let partition = "SELECT max(relname)::text FROM pg_class WHERE relname ~ '^event_p[0-9]+q[0-9]$'";
     let partition: String = sqlx::query_scalar(partition).fetch_one(&mut deployment.shard(0).await).await.unwrap();
     run(&mut deployment.shard(0).await, &format!("DROP TABLE noetl.{partition}")).await;
-    let (output, said) = maintain_with(deployment, &[("NOETL_SHARDS", &dead), RETENTION]).await;
+    let (output, said) = deployment.try_maintain(&[("NOETL_SHARDS", &dead), RETENTION]).await;
     assert_eq!(output.status.code(), Some(1), "{said}");
     let lines_of = |database: &str| said.lines().filter(|line| line.starts_with(&format!("{database}: "))).count();
     let of_each_shard = lines_of("shard 0");
@@ -387,7 +361,7 @@ async fn a_partition_blocked_by_stray_events_is_created_by_the_statements_of_the
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_BACKFILL", "true")]).await;
     let blocked = async || server.metric("noetl_event_partitions_blocked_total").await;
     eventually("the blocked partition is counted", async || (blocked().await > 0.5).then_some(())).await;
-    let (output, said) = maintain_with(&deployment, &[]).await;
+    let (output, said) = deployment.try_maintain(&[]).await;
     assert_eq!(output.status.code(), Some(1), "{said}");
     let failed: Vec<&str> = said.lines().filter(|line| line.contains("FAILED")).collect();
     assert_eq!(failed.len(), 1, "{said}");
@@ -406,7 +380,7 @@ async fn a_partition_blocked_by_stray_events_is_created_by_the_statements_of_the
     let values = [(":\"partition\"", partition.as_str()), (":\"owner\"", &owner), (":first", &first), (":end", &end)];
     let statements = values.into_iter().fold(moves_events(), |text, (name, value)| text.replace(name, value));
     run(&mut shard, &statements).await;
-    let (output, said) = maintain_with(&deployment, &[]).await;
+    let (output, said) = deployment.try_maintain(&[]).await;
     assert!(output.status.success(), "{said}");
     let inside = format!("SELECT tx_id::text FROM noetl.{partition} WHERE execution_id = {}", from + 1);
     let after: String = sqlx::query_scalar(sqlx::AssertSqlSafe(inside)).fetch_one(&mut shard).await.unwrap();

@@ -258,7 +258,7 @@ async fn listed(server: &Server, field: &str, column: &str) -> Vec<String> {
 async fn the_server_works_on_the_tables_of_a_noetl_server(deployment: &Deployment) {
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::from_latest(&server).await;
 
     assert_eq!(listed(&server, "subscriptions", "path").await, ["inbox/ended", "inbox/paused", "inbox/live"]);
     assert_eq!(listed(&server, "subscriptions", "status").await, ["DEACTIVATED", "PAUSED", "ACTIVE"]);
@@ -301,7 +301,7 @@ async fn the_server_works_on_the_tables_of_noetl_3_83() {
     run(&mut database, NOETL_3_83).await;
     deployment.migrate().await;
     let server = deployment.replica().await;
-    let started = server.execute(json!({ "path": "work/flow" })).await["executionId"].as_str().unwrap().to_owned();
+    let started = server.started(json!({ "path": "work/flow" })).await;
     let (execution, without_start) = (started.parse::<i64>().unwrap(), 310_000_000_000_000_009);
     let last = 990_000_000_000_000_000;
     let reference = json!({ "kind": "result_ref", "ref": "noetl://execution/1/result/step/2" });

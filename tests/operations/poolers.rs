@@ -105,8 +105,7 @@ async fn a_pooler_that_keeps_sessions_is_used_and_the_settings_of_sessions_hold(
     .await;
     let (code, found) = deployment.check(&[]).await;
     assert_eq!(code, 0, "{found}");
-    let maintained = deployment.command("maintain").output().await.unwrap();
-    assert!(maintained.status.success(), "{maintained:?}");
+    deployment.maintain(&[]).await;
 }
 
 #[tokio::test]

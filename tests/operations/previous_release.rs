@@ -194,7 +194,7 @@ async fn fill(deployment: &Deployment, server: &Server) -> Value {
     // The longest window has 30 days, and the claims are read later too.
     let longer = "UPDATE noetl.subscription_dedup SET expires_at = '2100-01-01'";
     run(&mut deployment.cluster().await, longer).await;
-    let mut reader = Reader::open(server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(server).await;
     reader.until_kept(&deployment.committed().await).await;
     let operations = operations(server, parent).await;
     json!({

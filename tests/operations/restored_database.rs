@@ -4,7 +4,6 @@
 use noetl_testkit::copies::{own_server, restore, standby, switch_server};
 use noetl_testkit::feed::{Reader, assert_exactly, run};
 use noetl_testkit::{Deployment, copy_folder, eventually};
-use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 
 /// Commits each event in its own transaction. Each uses `ids` transaction ids: its own, and those of empty transactions
@@ -22,12 +21,6 @@ async fn commit_one_by_one(deployment: &Deployment, execution: i64, events: std:
     run(&mut deployment.shard(0).await, &rows).await;
 }
 
-async fn all_arrive_once(deployment: &Deployment) {
-    let committed = deployment.committed().await;
-    deployment.until_published(committed.len()).await;
-    assert_exactly(&deployment.published().await, &committed);
-}
-
 #[tokio::test]
 async fn a_crashed_database_continues_in_the_same_epoch_without_loss() {
     let (mut postgres, _folder) = own_server().await;
@@ -40,7 +33,7 @@ async fn a_crashed_database_continues_in_the_same_epoch_without_loss() {
         postgres.restart().await.unwrap();
         deployment.commit(7, round * 1000 + 901..=round * 1000 + 950).await;
     }
-    all_arrive_once(&deployment).await;
+    deployment.assert_published_once().await;
     assert_eq!(deployment.epoch().await, 1);
 }
 
@@ -145,20 +138,19 @@ async fn a_restored_dump_publishes_all_its_events_in_a_new_epoch() {
     )
     .await;
     let server = deployment.replica().await;
-    all_arrive_once(&deployment).await;
+    deployment.assert_published_once().await;
     assert_eq!(deployment.epoch().await, 2);
     // The transaction counter passes the transaction ids of the old rows.
     commit_one_by_one(&deployment, 9, 5_001..=5_400, 10).await;
-    all_arrive_once(&deployment).await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    deployment.assert_published_once().await;
+    let mut reader = Reader::from_beginning(&server).await;
     let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
-    reader.assert_saw_exactly(&committed);
+    reader.read_exactly(&committed).await;
 
     assert!(server.stop().await.success());
     let _server = deployment.replica().await;
     commit_one_by_one(&deployment, 9, 9_001..=9_010, 1).await;
-    all_arrive_once(&deployment).await;
+    deployment.assert_published_once().await;
     assert_eq!(deployment.epoch().await, 2);
     eventually("the tail cursor has no error", async || deployment.last_error().await.is_none().then_some(())).await;
 }

@@ -27,10 +27,6 @@ async fn only_replica(deployment: &Deployment, addresses: &Addresses) -> Server 
     server
 }
 
-async fn from_the_beginning(server: &Server) -> Reader {
-    Reader::open(server, json!({ "beginning": true }), Value::Null).await
-}
-
 async fn until_more_are_completed(traffic: &Traffic) {
     let wanted = traffic.counts().1 + MESSAGES_BETWEEN;
     eventually("more messages are completed", async || (traffic.counts().1 >= wanted).then_some(())).await;
@@ -61,7 +57,7 @@ async fn restored(lose_broker: bool) {
     let traffic = Traffic::new(&server, &addresses, SEED, SIZE).await;
     let dumps = dump_under_load(&deployment, &traffic).await;
     let before = deployment.committed().await;
-    let mut reader = from_the_beginning(&server).await;
+    let mut reader = Reader::from_beginning(&server).await;
     reader.until_kept(&before).await;
     let issued: BTreeSet<i64> = before.iter().flat_map(|(execution, event)| [*execution, *event]).collect();
     let known = traffic.started();
@@ -87,7 +83,7 @@ async fn restored(lose_broker: bool) {
     let survived: BTreeSet<i64> = restored.iter().map(|(execution, _)| *execution).collect();
 
     let server = only_replica(&deployment, &addresses).await;
-    let mut readers = [from_the_beginning(&server).await, reader];
+    let mut readers = [Reader::from_beginning(&server).await, reader];
     readers[1].reconnect(&server).await;
     if lose_broker {
         for reader in &mut readers {
@@ -98,7 +94,7 @@ async fn restored(lose_broker: bool) {
 
     server.until_feed_epoch(2).await;
     // The servers do this each minute: executions whose last states the dumps lack are listed with them.
-    assert!(deployment.command("maintain").status().await.unwrap().success());
+    deployment.maintain(&[]).await;
     traffic.repeat(&Databases::of(&deployment)).await;
     Databases::of(&deployment).until_at_rest().await;
     let executions = traffic.check(&Databases::of(&deployment)).await;

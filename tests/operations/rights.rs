@@ -83,7 +83,7 @@ async fn use_api(deployment: &Deployment, server: &Server) {
     let lists = server.data(LISTS, Value::Null).await;
     assert_eq!(lists["subscriptions"]["nodes"], json!([{ "path": "inbox" }]), "{lists}");
     deployment.until_all_published().await;
-    let mut reader = Reader::open(server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(server).await;
     assert!(reader.until_seen(deployment.committed().await).await, "the feed ended");
 }
 

@@ -102,8 +102,7 @@ async fn functions_and_operators_of_other_schemas_are_never_called(deployment: &
     let cancelled = server.data(cancel, json!({ "id": id })).await;
     assert_eq!(cancelled["cancelExecution"]["execution"]["status"], "CANCELLED", "{cancelled}");
     deployment.until_all_published().await;
-    let maintained = deployment.command("maintain").output().await.unwrap();
-    assert!(maintained.status.success(), "{}", String::from_utf8_lossy(&maintained.stderr));
+    deployment.maintain(&[]).await;
     let (code, found) = deployment.check(&[]).await;
     assert_eq!((code, &found["differences"]), (0, &json!([])), "{found:#}");
 }

@@ -56,8 +56,7 @@ pub(super) async fn subscriptions(server: &Server) -> [String; 2] {
     let mut found = [None, None];
     for n in 0.. {
         let path = format!("inbox/{n}");
-        server.register_entry(&path, &json!({ "kind": "subscription" })).await;
-        let id = server.register(&path).await["subscription"]["id"].as_str().unwrap().to_owned();
+        let id = server.subscribe(&path).await;
         let activated = server.transition("activate", &id, None).await;
         assert_eq!(activated["subscription"]["status"], "ACTIVE", "{activated}");
         let shard = server.data("query($id: ID!) { subscription(by: {id: $id}) { shard } }", json!({ "id": id })).await;
@@ -231,7 +230,7 @@ async fn live_events_of_other_shards_are_delivered_while_one_shard_was_never_up(
     assert_eq!(received.await.unwrap()["events"]["__typename"], "EventDelivery");
     setup.own.restart().await.unwrap();
     setup.deployment.feeds_begun().await;
-    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::from_latest(&server).await;
     let key = (setup.deployment.ids_on(1, 1, 1)[0], 1);
     insert(&mut setup.deployment.shard(1).await, key).await;
     assert!(reader.until_seen([key]).await);
@@ -270,11 +269,7 @@ async fn worker_events_of_other_shards_are_stored_while_one_shard_is_down() {
 #[tokio::test]
 async fn worker_events_of_other_shards_are_stored_while_the_columns_of_one_shard_are_read_from_a_shard_that_hangs() {
     let mut deployment = Deployment::unmigrated(2).await;
-    let port = deployment.shard_dsns[1].parse::<PgConnectOptions>().unwrap().get_port();
-    let proxy = Proxy::start(port).await;
-    let through_proxy = deployment.shard_dsns[1].replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
-    let shards = format!("{},{through_proxy}", deployment.shard_dsns[0]);
-    deployment.env.push(("NOETL_SHARDS".to_owned(), shards));
+    let proxy = deployment.shard_behind_proxy(1).await;
     deployment.migrate().await;
     let server = deployment.replica().await;
     let (here, there) = (deployment.ids_on(0, 1, 1)[0], deployment.ids_on(1, 1, 1)[0]);
@@ -398,12 +393,12 @@ async fn a_large_event_of_a_shard_that_is_down_is_delivered_without_its_large_fi
         let events: Vec<_> = reader.items.iter().filter(|item| item["__typename"] == "EventDelivery").collect();
         (events[n]["event"]["context"]["text"].as_str().map(str::len), events[n]["payloadOmitted"].as_bool())
     };
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     assert!(reader.until_seen(keys).await, "the feed ended");
     assert_eq!(length(&reader, 1), (Some(5_000_000), Some(false)));
 
     setup.own.kill_9().await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     assert!(reader.until_seen(keys).await, "the feed ended");
     assert_eq!(reader.seen, keys);
     assert_eq!(

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use noetl_testkit::copies::{own_server, standby, switch_server, until_replayed};
 use noetl_testkit::feed::{Key, Reader, run, try_insert};
 use noetl_testkit::{Deployment, eventually};
-use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 
 /// Commits events of two logs, one by one, until the database goes away or `enough` is set. The ids of the second log
@@ -38,7 +37,7 @@ async fn a_planned_switchover_under_load_repeats_no_event() {
     let standby = standby(&primary, &folder.path().join("standby")).await;
     deployment.commit(6, 1..=10).await;
     until_replayed(&deployment, &standby).await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     let (next, enough, dsn) = (AtomicI64::new(100), AtomicBool::new(false), deployment.cluster_dsn.clone());
     let switch = async {
         until_committed(&deployment, 400).await;
@@ -57,8 +56,7 @@ async fn a_planned_switchover_under_load_repeats_no_event() {
     };
     tokio::join!(write(&deployment.cluster_dsn, &next, &enough), more);
     let committed = deployment.committed().await;
-    assert!(reader.until_seen(committed.clone()).await);
-    reader.assert_saw_exactly(&committed);
+    reader.read_exactly(&committed).await;
     assert_eq!((reader.gaps(), deployment.epoch().await), (vec![], 1));
 }
 
@@ -76,7 +74,7 @@ async fn a_standby_that_lacks_commits_reports_exactly_the_events_to_discard() {
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
     let mut standby = standby(&primary, &folder.path().join("standby")).await;
-    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(&server).await;
     let (next, enough, dsn) = (AtomicI64::new(100), AtomicBool::new(false), deployment.cluster_dsn.clone());
     let failover = async {
         until_committed(&deployment, 200).await;
@@ -100,7 +98,7 @@ async fn a_standby_that_lacks_commits_reports_exactly_the_events_to_discard() {
     reader.reconnect(&server).await;
     assert!(reader.until_seen((10..=20).map(|id| (9, id))).await);
     let committed = deployment.committed().await;
-    let mut late = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let mut late = Reader::from_beginning(&server).await;
     assert!(late.until_seen(committed).await);
     // Events that are repeated were seen before. One more batch comes after all of them.
     deployment.commit(9, 21..=21).await;

@@ -5,9 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use async_nats::jetstream;
-use async_nats::jetstream::consumer::pull::OrderedConfig;
-use futures::StreamExt;
 use futures::future::join_all;
 use nix::sys::signal::Signal;
 use noetl_local::Postgres;
@@ -15,7 +12,7 @@ use noetl_testkit::copies::{copy_beside, own_server, restore, standby, switch_se
 use noetl_testkit::feed::{Reader, run};
 use noetl_testkit::random::{Random, below, index, moment, seeded};
 use noetl_testkit::{Deployment, Server, eventually, execute_input, size, sleep_in_scenario};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -60,7 +57,7 @@ impl Site {
         let server = deployment.replica().await;
         deployment.feeds_begun().await;
         server.register_entry("process", &json!({ "kind": "playbook" })).await;
-        let reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+        let reader = Reader::from_beginning(&server).await;
         let random = seeded(seed, 0);
         Self { deployment, server, postgres, folder, random, reader, gaps: Vec::new(), sent: BTreeMap::new() }
     }
@@ -215,16 +212,12 @@ impl Site {
 
     /// Returns the executions of which a worker was notified.
     async fn notified(&self) -> BTreeSet<i64> {
-        let context = jetstream::new(async_nats::connect(self.deployment.nats.url()).await.unwrap());
-        let stream = context.get_stream("noetl_executions").await.unwrap();
-        let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
-        let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
-        let read = consumer.messages().await.unwrap().take(count).map(|message| {
-            let payload: Value = serde_json::from_slice(&message.unwrap().payload).unwrap();
+        let notifications = self.deployment.relayed("noetl_executions").await;
+        let ids = notifications.iter().map(|(_, _, payload)| {
             let id = payload["execution_id"].as_str().and_then(|id| id.parse::<i64>().ok());
             id.unwrap_or_else(|| panic!("{payload}"))
         });
-        read.collect().await
+        ids.collect()
     }
 
     /// Sends each message again, and compares everything.

@@ -16,7 +16,7 @@ use noetl_testkit::levels::{Allowed, Levels};
 use noetl_testkit::random::seeded;
 use noetl_testkit::recorder::Recorder;
 use noetl_testkit::traffic::{Size, Traffic};
-use noetl_testkit::{size, sleep_in_scenario};
+use noetl_testkit::{setting, size, sleep_in_scenario};
 use tokio::time::Instant;
 
 use self::faults::{Round, schedule};
@@ -37,11 +37,6 @@ const QUIET: Duration = Duration::from_secs(5);
 const MEMORY_MIB: i64 = 64 + 32;
 /// The test's own clients keep idle connections to replicas.
 const IDLE_CLIENTS: i64 = 8;
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
-}
 
 /// Prints how to repeat the run, and the faults in progress, if the test fails.
 struct Progress {

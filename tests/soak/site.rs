@@ -195,10 +195,7 @@ impl Site {
     /// Waits until every replica is ready.
     pub async fn ready(&self) {
         for server in self.replicas.iter().filter_map(|replica| replica.server.as_ref()) {
-            eventually("the replica is ready", async || {
-                server.get("/readyz").await.ok()?.status().is_success().then_some(())
-            })
-            .await;
+            server.ready().await;
         }
     }
 

@@ -2,7 +2,7 @@
 //! it registered, and each mutation writes a line to the audit log.
 
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, QUIET, Server, TokenFile, eventually, http_client};
+use noetl_testkit::{Deployment, QUIET, Server, TokenFile, error_code, eventually, http_client};
 use serde_json::{Value, json};
 
 /// Tokens by subject.
@@ -47,10 +47,6 @@ impl Callers {
         let nodes = answer["data"]["events"]["nodes"].as_array().unwrap_or_else(|| panic!("{answer}"));
         nodes.iter().map(|node| (node["type"].as_str().unwrap().to_owned(), node["meta"]["actor"].clone())).collect()
     }
-}
-
-fn code(response: &Value) -> &str {
-    response["errors"][0]["extensions"]["code"].as_str().unwrap_or("none")
 }
 
 async fn register(server: &Server, token: &str) -> Value {
@@ -149,7 +145,7 @@ async fn events_contain_the_caller_that_caused_them(callers: &Callers, server: &
     assert_eq!(log, named(&[("playbook_started", "bob")]));
 
     // Without authentication, events have no actor.
-    let id = open.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
+    let id = open.started(json!({ "path": "flow" })).await;
     assert_eq!(callers.log(server, &id).await, [("playbook_started".to_owned(), Value::Null)]);
     transition(server, &callers.admin, "deactivate", &inbox).await;
 }
@@ -177,7 +173,7 @@ async fn executions_name_who_started_and_cancelled_them_and_one_list_of_events_n
     let deactivate = "mutation($id: ID!) {
         deactivateSubscription(input: { subscriptionId: $id, reason: \"the source moves\" }) { userErrors { code } } }";
     server.send_as(&callers.admin, deactivate, json!({ "id": inbox })).await;
-    let unnamed = open.execute(json!({ "path": "flow" })).await["executionId"].as_str().unwrap().to_owned();
+    let unnamed = open.started(json!({ "path": "flow" })).await;
     open.data(cancel, json!({ "id": unnamed })).await;
 
     let cases = [
@@ -320,7 +316,7 @@ async fn retries_and_discards_of_outbox_entries_are_in_the_logs_of_their_executi
     let first = first["outbox"]["entries"]["nodes"][0]["entryId"].as_str().unwrap().to_owned();
 
     let query = "mutation { retryOutbox(input: { select: { all: true } }) { retried } }";
-    assert_eq!(code(&server.send_as(&vera, query, Value::Null).await), "FORBIDDEN");
+    assert_eq!(error_code(&server.send_as(&vera, query, Value::Null).await), "FORBIDDEN");
     let one = format!("select: {{ ids: [\"{first}\"] }}, reason: \"the broker is back\"");
     let fourth = format!("select: {{ filter: {{ executionId: \"{}\" }} }}", ids[3]);
     let rest = "select: { filter: { statuses: [DEAD] } }".to_owned();
@@ -371,7 +367,7 @@ async fn a_worker_can_change_only_the_subscriptions_that_it_registered(
     let moves = ["activate", "pause", "resume", "drain", "deactivate", "activate"];
     for action in moves {
         let refused = transition(server, &callers.bob, action, &inbox).await;
-        assert_eq!(code(&refused), "FORBIDDEN", "{action}: {refused}");
+        assert_eq!(error_code(&refused), "FORBIDDEN", "{action}: {refused}");
         let moved = transition(server, &callers.ann, action, &inbox).await;
         assert_eq!(moved.get("errors"), None, "{action}: {moved}");
     }
@@ -384,7 +380,7 @@ async fn a_worker_can_change_only_the_subscriptions_that_it_registered(
     // A subscription that an unauthenticated caller registered belongs to no worker.
     let of_nobody = open.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
     assert_ne!(of_nobody, inbox);
-    assert_eq!(code(&transition(server, &callers.ann, "activate", &of_nobody).await), "FORBIDDEN");
+    assert_eq!(error_code(&transition(server, &callers.ann, "activate", &of_nobody).await), "FORBIDDEN");
 }
 
 #[tokio::test]
@@ -406,7 +402,7 @@ async fn a_registration_finished_by_another_caller_keeps_its_first_caller() {
     let server = callers.replica(&deployment, &[]).await;
     let inbox = registered(&register(&server, &callers.bob).await);
     assert_eq!(callers.log(&server, &inbox).await, [("subscription.registered".to_owned(), json!("ann"))]);
-    assert_eq!(code(&transition(&server, &callers.bob, "activate", &inbox).await), "FORBIDDEN");
+    assert_eq!(error_code(&transition(&server, &callers.bob, "activate", &inbox).await), "FORBIDDEN");
     assert_eq!(transition(&server, &callers.ann, "activate", &inbox).await.get("errors"), None);
 }
 

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use async_nats::jetstream::consumer::pull::OrderedConfig;
-use futures::StreamExt;
+use noetl_testkit::feed::read_messages;
 use noetl_testkit::outbox::{NO_RELAY, references};
-use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 
 /// The tables of an existing NoETL server.
@@ -24,18 +23,15 @@ async fn adopted(rows: &str) -> Deployment {
 
 /// Returns the messages that the relay published to the stream of events: subject, content type and payload, as a set.
 async fn relayed(deployment: &Deployment) -> BTreeSet<(String, String, Vec<u8>)> {
-    let (_, stream) = deployment.stream(0).await;
-    let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
-    let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
-    let messages = consumer.messages().await.unwrap().take(count).map(|message| {
-        let message = message.unwrap();
+    let messages = read_messages(&deployment.stream(0).await.1).await;
+    let read = messages.iter().map(|message| {
         let header = |name: &str| {
             let headers = message.headers.as_ref().unwrap();
             headers.get(name).map(ToString::to_string).unwrap_or_default()
         };
         (message.subject.to_string(), header("Content-Type"), message.payload.to_vec())
     });
-    tokio::time::timeout(WAIT_TIMEOUT, messages.collect()).await.unwrap()
+    read.collect()
 }
 
 /// NoETL publishes an event without a subject to `noetl.events.<tenant>.<organization>.<execution>.0`.
@@ -115,22 +111,16 @@ const DELIVERED: [&str; 2] = [
      VALUES (1, 2, '{}', 'PUBLISHED', now() - interval '9 days')",
 ];
 
-async fn maintain(deployment: &Deployment, settings: &[(&str, &str)]) -> String {
-    let output = deployment.command("maintain").envs(settings.iter().copied()).output().await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
 #[tokio::test]
 async fn delivered_rows_of_an_adopted_database_are_purged_only_if_a_retention_is_set() {
     let (theirs, ours) = tokio::join!(adopted(DELIVERED[0]), Deployment::start(0));
     theirs.on_shard(0, DELIVERED[1]).await;
     ours.on_shard(0, DELIVERED[0]).await;
-    let said = maintain(&theirs, &[]).await;
+    let said = theirs.maintain(&[]).await;
     assert!(said.contains("NOETL_OUTBOX_RETENTION_SECS"), "{said}");
-    maintain(&ours, &[]).await;
+    ours.maintain(&[]).await;
     assert_eq!((theirs.outbox_rows("true").await, ours.outbox_rows("true").await), (2, 0));
-    let said = maintain(&theirs, &[("NOETL_OUTBOX_RETENTION_SECS", "86400")]).await;
+    let said = theirs.maintain(&[("NOETL_OUTBOX_RETENTION_SECS", "86400")]).await;
     assert!(said.contains("purged 2 delivered"), "{said}");
     assert_eq!(theirs.outbox_rows("true").await, 0);
 }

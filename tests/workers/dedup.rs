@@ -175,8 +175,7 @@ async fn a_key_in_its_parent_execution_identifies_a_request() {
 
 /// Each parent has keys of its own, and so has the absence of a parent.
 async fn a_key_is_scoped_to_its_parent_execution(deployment: &Deployment, server: &Server, inbox: &str) {
-    server.register_entry("outbox", &json!({ "kind": "subscription" })).await;
-    let outbox = server.register("outbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let outbox = server.subscribe("outbox").await;
     let parent = server.execute(json!({ "path": "process" })).await;
     let scopes = [None, Some(inbox), Some(outbox.as_str()), Some(id(&parent))];
     let mut ids = HashSet::new();

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 async fn with_subscription(deployment: &Deployment) -> (Server, String) {
     let server = deployment.replica().await;
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let id = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let id = server.subscribe("inbox").await;
     (server, id)
 }
 

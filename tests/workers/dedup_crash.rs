@@ -21,8 +21,7 @@ fn message(inbox: &str, key: &str) -> Value {
 /// Creates catalog entries and a live subscription. Returns the subscription's id.
 async fn with_subscription(server: &Server) -> String {
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned()
+    server.subscribe("inbox").await
 }
 
 /// Point that a replica reaches in the background, so that its response may be received before it dies.
@@ -229,8 +228,7 @@ const REGISTER_POINTS: [&str; 3] = ["register.intended", "register.reserved", "r
 async fn died_registering(deployment: &Deployment) {
     let doomed = doomed_replicas(deployment, &REGISTER_POINTS).await;
     for path in REGISTER_POINTS {
-        doomed[0].register_entry(path, &json!({ "kind": "subscription" })).await;
-        let id = doomed[0].register(path).await["subscription"]["id"].as_str().unwrap().to_owned();
+        let id = doomed[0].subscribe(path).await;
         doomed[0].transition("deactivate", &id, None).await;
     }
     // A path is reserved only if the registry does not have it.

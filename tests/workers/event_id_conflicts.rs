@@ -8,10 +8,6 @@ use noetl_testkit::worker::{event, event_with, with_errors_of_items};
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 
-async fn without_feed(deployment: &Deployment) -> Server {
-    deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await
-}
-
 /// Returns the numbers of stored, repeated and conflicting events of a batch.
 fn counts(payload: &Value) -> (u64, u64, usize) {
     let rejected = payload["rejected"].as_array().unwrap();
@@ -31,7 +27,7 @@ fn failure() -> Value {
 #[tokio::test]
 async fn an_event_with_the_id_of_a_stored_one_is_its_duplicate_or_is_rejected() {
     let deployment = Deployment::start(2).await;
-    let (one, other) = tokio::join!(without_feed(&deployment), without_feed(&deployment));
+    let (one, other) = tokio::join!(deployment.replica_without_feed(), deployment.replica_without_feed());
     an_event_that_differs_from_the_stored_one_in_any_field_is_rejected_by_index(&deployment, &one).await;
     a_repeated_batch_is_a_duplicate_whatever_the_server_has_filled(&one).await;
     of_concurrent_events_with_one_id_one_is_stored_and_those_with_other_content_are_rejected(&one, &other).await;
@@ -91,7 +87,7 @@ fn merged(fields: &Value, others: &Value) -> Value {
 /// have no order, and numbers no form.
 async fn a_repeated_batch_is_a_duplicate_whatever_the_server_has_filled(server: &Server) {
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
-    let parent = server.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
+    let parent = server.started(json!({ "path": "flow" })).await;
     let child = server.execute(json!({ "path": "flow", "parentExecutionId": parent })).await;
     let child: i64 = child["execution"]["id"].as_str().unwrap().parse().unwrap();
     let batch = [
@@ -161,7 +157,7 @@ async fn documents_with_a_stored_id_and_other_content_are_rejected() {
     let deployment = Deployment::start(1).await;
     run(&mut deployment.shard(0).await, "ALTER TABLE noetl.event ADD COLUMN worker_id VARCHAR, ADD COLUMN frame JSON")
         .await;
-    let server = without_feed(&deployment).await;
+    let server = deployment.replica_without_feed().await;
     let project = async |events: Value| {
         let query =
             "mutation($events: [JSON!]!) { projectEventDocuments(input: { events: $events }) { projected duplicates

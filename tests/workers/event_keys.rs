@@ -7,14 +7,9 @@ use noetl_testkit::feed::run;
 use noetl_testkit::mover::{buckets, moved};
 use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::plans::{deployment_with_plans, rows_read};
-use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use noetl_testkit::worker::{event, event_with};
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, QUIET, Server};
 use serde_json::{Value, json};
-
-async fn replica(deployment: &Deployment) -> Server {
-    deployment.replica_with(&[&NO_PROJECTOR_NO_STREAM[..], &[NO_RELAY]].concat()).await
-}
 
 /// Returns an event with a key and without an id.
 fn keyed(execution: i64, key: &str, fields: &Value) -> Value {
@@ -53,7 +48,7 @@ async fn keys(deployment: &Deployment, execution: i64) -> Vec<String> {
 #[tokio::test]
 async fn a_key_has_one_event_in_its_execution_with_an_id_that_follows_its_log() {
     let deployment = Deployment::start(2).await;
-    let (one, other) = tokio::join!(replica(&deployment), replica(&deployment));
+    let (one, other) = tokio::join!(deployment.replica_with(&QUIET), deployment.replica_with(&QUIET));
     a_repeated_key_is_a_duplicate_in_its_execution_and_with_other_content_a_conflict(&deployment, &one, &other).await;
     a_key_of_a_document_is_that_of_an_event_and_is_ignored_beside_an_id(&deployment, &one).await;
     ids_of_events_with_keys_follow_their_log_in_the_order_of_the_batches(&deployment, &one, &other).await;
@@ -183,7 +178,7 @@ async fn a_repeated_key_is_found_without_reading_its_log() {
     let rows = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, event_key)
                 SELECT 7, n, 'call.done', 'step', 'key ' || n FROM generate_series(1, 5000) AS n; ANALYZE noetl.event";
     run(&mut deployment.cluster().await, rows).await;
-    let server = replica(&deployment).await;
+    let server = deployment.replica_with(&QUIET).await;
     log.plans();
     assert_eq!(counts(&server.project(&[keyed(7, "key 2500", &json!({}))]).await), (0, 1, 0));
     let is_search = |plan: &&Value| plan["Query Text"].as_str().is_some_and(|text| text.contains("event_key = t.key"));

@@ -42,10 +42,9 @@ async fn write_while_waiting(deployment: &Deployment, mut holder: PgConnection, 
 async fn the_time_of_an_event_is_taken_while_the_log_is_locked() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
-    let inbox = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
-    let flow = server.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
+    let inbox = server.subscribe("inbox").await;
+    let flow = server.started(json!({ "path": "flow" })).await;
     let cancel =
         format!("mutation {{ cancelExecution(input: {{executionId: \"{flow}\"}}) {{ execution {{ status }} }} }}");
     let mut shard = deployment.shard(0).await;

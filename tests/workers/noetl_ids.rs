@@ -48,7 +48,7 @@ async fn log(shard: &mut PgConnection, log: i64) -> (Vec<String>, i64) {
 /// Asserts that the ids that the server makes for other logs still follow the clock, within the range of its lease.
 async fn assert_ids_follow_the_clock(deployment: &Deployment, server: &Server, shard: &mut PgConnection) {
     server.register_entry("other", &json!({ "kind": "playbook" })).await;
-    let made = server.execute(json!({ "path": "other" })).await["execution"]["id"].as_str().unwrap().to_owned();
+    let made = server.started(json!({ "path": "other" })).await;
     let now = now_ms(shard).await;
     assert!((millis(made.parse().unwrap()) - now).abs() < 60_000, "{made} is not of now, which is {now}");
     let ceiling = deployment.in_cluster("SELECT max(ceiling_ms) FROM noetl.machine_lease").await;

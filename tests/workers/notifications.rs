@@ -180,8 +180,7 @@ async fn notifications_that_the_broker_lost_are_delivered_again() {
         assert_eq!(server.project(&[event(*execution, execution + 1_000_001)]).await["projected"], 1);
     }
     eventually("the rows of the executions that have begun are purged", async || {
-        let mut maintain = deployment.command("maintain");
-        assert!(maintain.env("NOETL_OUTBOX_RETENTION_SECS", "1").status().await.unwrap().success());
+        deployment.maintain(&[("NOETL_OUTBOX_RETENTION_SECS", "1")]).await;
         (deployment.outbox_rows("true").await == 7).then_some(())
     })
     .await;

@@ -1,6 +1,7 @@
 //! The outbox lists, statistics and the scaler endpoint.
 
 use noetl_testkit::outbox::{NO_RELAY, references};
+use noetl_testkit::pages::{read_pages, texts};
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ async fn entries(server: &Server, variables: Value) -> Value {
 }
 
 fn ids(page: &Value) -> Vec<String> {
-    page["nodes"].as_array().unwrap().iter().map(|node| node["entryId"].as_str().unwrap().to_owned()).collect()
+    texts(&page["nodes"], "entryId")
 }
 
 async fn filtered(server: &Server, filter: Value) -> Vec<String> {
@@ -46,26 +47,10 @@ async fn outbox_entries_have_one_order_over_all_shards_in_any_page_size(deployme
     let whole = entries(server, json!({ "first": 100 })).await;
     assert_eq!(ids(&whole), expected);
 
-    let (mut forwards, mut after) = (Vec::new(), Value::Null);
-    loop {
-        let page = entries(server, json!({ "first": 7, "after": after })).await;
-        forwards.extend(ids(&page));
-        after = page["pageInfo"]["endCursor"].clone();
-        if page["pageInfo"]["hasNextPage"] == false {
-            break;
-        }
+    for backwards in [false, true] {
+        let pages = read_pages(7, backwards, async |range: Value| entries(server, range).await).await;
+        assert_eq!(pages.iter().flat_map(ids).collect::<Vec<_>>(), expected);
     }
-    assert_eq!(forwards, expected);
-    let (mut backwards, mut before) = (Vec::new(), Value::Null);
-    loop {
-        let page = entries(server, json!({ "last": 7, "before": before })).await;
-        backwards.splice(0..0, ids(&page));
-        before = page["pageInfo"]["startCursor"].clone();
-        if page["pageInfo"]["hasPreviousPage"] == false {
-            break;
-        }
-    }
-    assert_eq!(backwards, expected);
 }
 
 #[tokio::test]

@@ -13,10 +13,6 @@ const RENAMED: &str =
     "UPDATE noetl.outbox SET subject = 'noetl.executions.' || CASE WHEN outbox_id % 2 = 1 THEN 'a' ELSE 'b' END
                        || '.' || execution_id";
 
-async fn replica(deployment: &Deployment) -> Server {
-    deployment.replica_with(&[NO_RELAY]).await
-}
-
 fn of_pool(pool: &str, limit: i64, lease: i64) -> Value {
     json!({ "select": { "filter": { "pools": [pool] } }, "limit": limit, "leaseSeconds": lease })
 }
@@ -29,7 +25,7 @@ fn outcomes(payload: &Value) -> Vec<Value> {
 #[tokio::test]
 async fn a_worker_claims_entries_of_its_pools_and_extends_its_leases() {
     let deployment = Deployment::start(1).await;
-    let server = replica(&deployment).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
     a_claim_selects_by_pool_and_by_subject_and_names_its_claimant(&deployment, &server).await;
     an_entry_is_selected_by_the_subject_that_its_claim_shows(&deployment, &server).await;
     an_entry_outside_the_selection_is_not_overtaken(&deployment, &server).await;
@@ -120,7 +116,7 @@ async fn concurrent_workers_of_two_pools_deliver_each_execution_in_order() {
     const EXECUTIONS: i64 = 12;
     const ROWS: i64 = 7;
     let deployment = Deployment::start(1).await;
-    let servers = [replica(&deployment).await, replica(&deployment).await];
+    let servers = [deployment.replica_with(&[NO_RELAY]).await, deployment.replica_with(&[NO_RELAY]).await];
     deployment.fill_outbox(0, &(1..=EXECUTIONS).collect::<Vec<_>>(), ROWS).await;
     let mixed = "UPDATE noetl.outbox SET subject = 'noetl.executions.' ||
                  CASE WHEN (outbox_id * 7 + execution_id) % 3 = 0 THEN 'a' ELSE 'b' END || '.' || execution_id";
@@ -239,7 +235,7 @@ async fn a_limit_a_lease_and_a_delay_that_are_null_have_their_defaults(deploymen
 #[tokio::test]
 async fn failures_in_a_batch_have_a_result_each() {
     let deployment = Deployment::start(2).await;
-    let server = replica(&deployment).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
     for shard in 0..2 {
         deployment.fill_outbox(shard, &deployment.ids_on(shard, 1, 2), 1).await;
     }

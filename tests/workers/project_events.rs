@@ -30,14 +30,10 @@ fn refused(payload: &Value) -> BTreeMap<usize, String> {
     rejected.map(entry).collect()
 }
 
-async fn without_feed(deployment: &Deployment) -> Server {
-    deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await
-}
-
 #[tokio::test]
 async fn the_valid_events_of_large_batches_are_stored_once() {
     let deployment = Deployment::start(2).await;
-    let (one, other) = tokio::join!(without_feed(&deployment), without_feed(&deployment));
+    let (one, other) = tokio::join!(deployment.replica_without_feed(), deployment.replica_without_feed());
     eight_workers_that_send_the_same_batch_store_each_event_once(&deployment, &one, &other).await;
     five_invalid_events_of_5000_are_rejected_by_index_and_the_others_are_stored(&deployment, &one).await;
 }
@@ -100,7 +96,7 @@ async fn five_invalid_events_of_5000_are_rejected_by_index_and_the_others_are_st
 #[tokio::test]
 async fn each_event_of_a_batch_is_stored_as_it_is_or_rejected_by_index() {
     let deployment = Deployment::start(2).await;
-    let server = without_feed(&deployment).await;
+    let server = deployment.replica_without_feed().await;
     // It counts all events.
     every_invalid_event_is_rejected_by_index_and_not_stored(&deployment, &server).await;
     the_first_valid_event_with_an_id_in_a_batch_is_stored(&deployment, &server).await;
@@ -244,7 +240,7 @@ fn values_of_other_types() -> Vec<(&'static str, Option<Value>)> {
 #[tokio::test]
 async fn a_request_is_refused_as_a_whole_or_stored_with_its_json_as_it_arrived() {
     let deployment = Deployment::start(1).await;
-    let server = without_feed(&deployment).await;
+    let server = deployment.replica_without_feed().await;
     // The first two assert that nothing is stored.
     a_value_of_another_type_refuses_the_request_and_nothing_is_stored(&deployment, &server).await;
     a_batch_has_1_to_5000_events_and_a_body_over_the_limit_is_refused(&deployment, &server).await;
@@ -299,7 +295,7 @@ async fn stored(deployment: &Deployment, (execution, event): Key) -> Row {
 /// A value that an event lacks is that of its execution or empty.
 async fn absent_values_get_their_defaults_and_unknown_fields_are_kept(deployment: &Deployment, server: &Server) {
     let entry: i64 = server.register_entry("flow", &json!({ "kind": "playbook" })).await.parse().unwrap();
-    let started = server.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
+    let started = server.started(json!({ "path": "flow" })).await;
     let child = server.execute(json!({ "path": "flow", "parentExecutionId": started })).await;
     let child: i64 = child["execution"]["id"].as_str().unwrap().parse().unwrap();
     let empty = json!({
@@ -375,7 +371,7 @@ async fn extreme_values_of_a_stored_event_can_be_read(server: &Server) {
 #[tokio::test]
 async fn what_the_database_refuses_is_rejected_by_index() {
     let deployment = Deployment::start(1).await;
-    let server = without_feed(&deployment).await;
+    let server = deployment.replica_without_feed().await;
     a_batch_that_the_database_refuses_completely_is_rejected_with_bounded_work(&deployment, &server).await;
     events_that_the_database_refuses_are_rejected_by_index_and_the_rest_is_stored(&deployment, &server).await;
 }
@@ -452,7 +448,7 @@ async fn projected_events_are_delivered_once_on_the_live_feed() {
     let deployment = Deployment::start(2).await;
     let (server, other) = tokio::join!(deployment.replica(), deployment.replica());
     deployment.feeds_begun().await;
-    let mut reader = Reader::open(&other, json!({ "latest": true }), Value::Null).await;
+    let mut reader = Reader::from_latest(&other).await;
     let keys = keys(300, 1);
     let events: Vec<Value> = keys.iter().map(|key| event(key.0, key.1)).collect();
     for batch in events.chunks(100) {

@@ -331,8 +331,7 @@ async fn concurrent_writers_and_advances_end_in_one_exact_state() {
 
 /// An execution that can not be advanced affects no other one of the request.
 async fn each_execution_of_an_advance_request_fails_or_succeeds_separately(it: &Setup) {
-    it.server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let inbox = it.server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let inbox = it.server.subscribe("inbox").await;
     let payload = it.server.advance_projections(&[it.id, it.id, 12345, inbox.parse().unwrap()]).await;
     assert_eq!(payload["advanced"].as_array().unwrap().len(), 2, "a repeated id has a result each time: {payload}");
     let failed = payload["failed"].as_array().unwrap();

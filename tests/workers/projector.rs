@@ -355,7 +355,7 @@ async fn expired_before_a_projector_ran(deployment: &Deployment, id: i64, first:
 /// Has passes over the logs carried out, which a server does every minute, until a query returns 0.
 async fn maintain_until_none(deployment: &Deployment, count: &str) {
     eventually(count, async || {
-        assert!(deployment.command("maintain").output().await.unwrap().status.success());
+        deployment.maintain(&[]).await;
         (deployment.sum_over_shards(count).await == 0).then_some(())
     })
     .await;

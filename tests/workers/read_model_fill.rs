@@ -1,8 +1,6 @@
 //! Executions that have only a log get a row in the list: by `maintain`, by a server in the background, and after a
 //! crash from where the work was interrupted.
 
-use std::process::Output;
-
 use noetl_testkit::feed::{insert_typed, run};
 use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use noetl_testkit::{Deployment, Server, eventually};
@@ -22,13 +20,6 @@ async fn log_of_noetl(shard: &mut PgConnection, id: i64, ending: Option<&str>) {
     if let Some(ending) = ending {
         insert_typed(&mut *shard, (id, id + 3), ending).await;
     }
-}
-
-async fn maintain(deployment: &Deployment, settings: &[(&str, &str)]) -> (Output, String) {
-    let mut command = deployment.command("maintain");
-    let output = command.envs(settings.iter().copied()).output().await.unwrap();
-    let said = String::from_utf8(output.stdout.clone()).unwrap();
-    (output, said)
 }
 
 async fn listed(server: &Server) -> Value {
@@ -58,7 +49,7 @@ async fn maintain_lists_the_executions_that_have_only_a_log() {
     // Not an execution: no event of it starts one, ends one or belongs to a step.
     insert_typed(&mut first, (deployment.ids_on(0, 5_000_000, 1)[0], 1), "unknown").await;
 
-    let (output, said) = maintain(&deployment, &[]).await;
+    let (output, said) = deployment.try_maintain(&[]).await;
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(
         said.contains("shard 0: execution list: checked") && said.contains("added or updated 2 executions"),
@@ -80,7 +71,7 @@ async fn maintain_lists_the_executions_that_have_only_a_log() {
     let expected: Vec<(Value, Value)> =
         expected.into_iter().map(|(id, status)| (json!(id.to_string()), json!(status))).collect();
     assert!(statuses.into_iter().eq(expected.iter().map(|(id, status)| (id, status))), "{found}");
-    let (_, said) = maintain(&deployment, &[]).await;
+    let (_, said) = deployment.try_maintain(&[]).await;
     assert!(said.contains("shard 0: execution list: no pass over the logs is due"), "{said}");
 }
 
@@ -93,13 +84,13 @@ async fn a_fill_continues_after_a_crash_where_it_was_interrupted() {
                 SELECT n, 1, 'playbook_started', 'theirs', '{\"path\": \"theirs\"}' FROM generate_series(1, 450) AS n";
     run(&mut shard, logs).await;
     let position = "SELECT position FROM noetl.read_model_fill";
-    let (output, _) = maintain(&deployment, &[("NOETL_FAULT_POINT", "fill.advanced")]).await;
+    let (output, _) = deployment.try_maintain(&[("NOETL_FAULT_POINT", "fill.advanced")]).await;
     assert!(!output.status.success(), "the fault point was not reached");
     assert_eq!((deployment.in_cluster(position).await, deployment.in_cluster(ROWS).await), (-1, 200));
     // The first page is repeated without effect, as its position was not stored. Those after a stored one are not.
     run(&mut shard, "UPDATE noetl.read_model_fill SET position = 200, checked = 200, filled = 200").await;
     run(&mut shard, "DELETE FROM noetl.execution WHERE execution_id = 7").await;
-    let (output, said) = maintain(&deployment, &[]).await;
+    let (output, said) = deployment.try_maintain(&[]).await;
     assert!(output.status.success(), "{said}");
     assert!(said.contains("checked 450 logs and added or updated 450 executions"), "{said}");
     assert_eq!(deployment.in_cluster(ROWS).await, 449, "a log before the stored position was read again");
@@ -126,12 +117,12 @@ async fn a_server_fills_the_list_in_the_background_and_repeats_the_pass_once_the
     // Written after the pass and before the feed begins, so no projector receives it.
     log_of_noetl(&mut shard, 2_000, Some("playbook_completed")).await;
     assert!(server.stop().await.success());
-    let (_, said) = maintain(&deployment, &[]).await;
+    let (_, said) = deployment.try_maintain(&[]).await;
     assert!(said.contains("execution list: no pass over the logs is due"), "{said}");
     let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
     deployment.feeds_begun().await;
     assert!(server.stop().await.success());
-    maintain(&deployment, &[]).await;
+    deployment.try_maintain(&[]).await;
     let last = "SELECT count(*) FROM noetl.read_model_fill WHERE ended_at IS NOT NULL AND after_feed";
     assert_eq!((deployment.in_cluster(ROWS).await, deployment.in_cluster(last).await), (2, 1));
 }

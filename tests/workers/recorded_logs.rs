@@ -54,7 +54,7 @@ async fn execution(server: &Server, recording: &Recording) -> Value {
 #[tokio::test]
 async fn logs_that_noetl_wrote_are_read_as_noetl_shows_them() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
+    let server = deployment.replica_without_feed().await;
     let recordings = recordings();
     assert!(recordings.len() >= 22, "{} recordings", recordings.len());
     let mut database = deployment.cluster().await;

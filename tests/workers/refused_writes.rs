@@ -9,7 +9,7 @@ const EXECUTIONS: &str = "SELECT count(*) FROM noetl.execution";
 
 /// Registers the playbooks `good` and `bad` on a replica whose relay leaves the outbox alone.
 async fn replica(deployment: &Deployment) -> Server {
-    let server = deployment.replica_with(&[("NOETL_OUTBOX_RELAY", "false"), ("NOETL_PROJECTOR", "false")]).await;
+    let server = deployment.feed_replica().await;
     for path in ["good", "bad"] {
         server.register_entry(path, &json!({ "kind": "playbook" })).await;
     }

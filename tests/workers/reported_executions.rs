@@ -1,19 +1,13 @@
 //! The payload of a batch of events has the executions of the batch with their states after it, if they are selected.
 
 use noetl_testkit::feed::run;
-use noetl_testkit::outbox::{NO_RELAY, reference};
+use noetl_testkit::outbox::reference;
 use noetl_testkit::worker::event_with;
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, QUIET, Server};
 use serde_json::{Value, json};
 
 const REPORT: &str = "mutation($events: [EventInput!]!) { projectEvents(input: {events: $events}) {
     projected duplicates rejected { index } executions { id status steps { nodes { status } } } userErrors { code } } }";
-
-/// Starts a replica without background work.
-async fn replica(deployment: &Deployment) -> Server {
-    let settings = [NO_RELAY, ("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
-    deployment.replica_with(&settings).await
-}
 
 async fn report(server: &Server, events: &[Value]) -> Value {
     server.data(REPORT, json!({ "events": events })).await["projectEvents"].take()
@@ -40,7 +34,7 @@ async fn one_on_each_shard(server: &Server) -> [i64; 2] {
 #[tokio::test]
 async fn a_batch_returns_the_executions_that_it_changed_and_can_read() {
     let deployment = Deployment::start(2).await;
-    let server = replica(&deployment).await;
+    let server = deployment.replica_with(&QUIET).await;
     // It claims all entries.
     a_report_and_the_next_claim_in_one_request_succeed_or_fail_independently(&server).await;
     a_batch_returns_each_of_its_executions_once_with_the_state_after_it(&server).await;
@@ -85,7 +79,7 @@ async fn executions_of_a_batch_are_read_together_and_only_if_they_are_selected()
     const ROUNDS: i64 = 40;
     const EXECUTIONS: i64 = 20;
     let deployment = Deployment::start(1).await;
-    let server = replica(&deployment).await;
+    let server = deployment.replica_with(&QUIET).await;
     let mut statements = Vec::new();
     for (first, selection) in [(100_000, ""), (200_000, "executions { status progress { stepsKnown } }")] {
         let query = format!(

@@ -3,9 +3,9 @@
 use futures::future::join_all;
 use nix::sys::signal::Signal;
 use noetl_testkit::feed::run;
-use noetl_testkit::outbox::{NO_RELAY, references};
+use noetl_testkit::outbox::references;
 use noetl_testkit::worker::{event, event_with};
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, QUIET, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -18,8 +18,7 @@ const WAITING: &str = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relat
 
 /// Starts a replica without background work, with the playbooks `good` and `bad`.
 async fn replica(deployment: &Deployment) -> Server {
-    let settings = [NO_RELAY, ("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
-    let server = deployment.replica_with(&settings).await;
+    let server = deployment.replica_with(&QUIET).await;
     for path in ["good", "bad"] {
         server.register_entry(path, &json!({ "kind": "playbook" })).await;
     }
@@ -184,8 +183,7 @@ async fn a_cached_catalog_entry_is_never_used_after_a_newer_one_was_registered_e
 async fn a_graceful_stop_settles_claims_and_writes_the_audit_events_of_duplicates() {
     let deployment = Deployment::start(2).await;
     let mut server = replica(&deployment).await;
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let inbox = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let inbox = server.subscribe("inbox").await;
     let message = |key: usize| {
         let mut message = keyed("good", &format!("m-{key}"));
         message["parentExecutionId"] = json!(inbox);

@@ -2,15 +2,12 @@
 //! hold up the rest.
 
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, eventually};
+use noetl_testkit::{Deployment, QUIET, eventually};
 use serde_json::json;
 
 const MIB: u64 = 1 << 20;
 const RESERVED: &str = "SELECT count(*) FROM noetl.subscription_dedup WHERE state = 0";
 const EXECUTIONS: &str = "SELECT count(*) FROM noetl.execution";
-/// Settings of a replica without background tasks that read events or outbox rows.
-const QUIET: [(&str, &str); 3] =
-    [("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
 
 /// Inserts the claims of crashed callers for the executions 1 to `count`, with workloads of this size. Every hundredth
 /// one, beginning with the first, is of the path `bad`.

@@ -68,7 +68,7 @@ async fn reading_a_state_needs_the_same_work_for_a_long_log_as_for_a_short_one()
 #[tokio::test]
 async fn publishing_an_event_does_not_read_the_log_before_it() {
     let deployment = Deployment::start(1).await;
-    let _server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
+    let _server = deployment.feed_replica().await;
     deployment.feeds_begun().await;
     // Cached plans are made while the log is almost empty.
     for event in 1..=10 {

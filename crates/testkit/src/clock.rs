@@ -5,13 +5,8 @@ use std::path::PathBuf;
 use super::{Deployment, Server};
 
 impl Deployment {
-    /// Starts a replica whose wall clock is one hour slow. Its monotonic clock is correct.
-    pub async fn replica_an_hour_behind(&self) -> Server {
-        self.replica_an_hour_behind_with(&[]).await
-    }
-
-    /// Starts such a replica with additional settings.
-    pub async fn replica_an_hour_behind_with(&self, settings: &[(&str, &str)]) -> Server {
+    /// Starts a replica with additional settings, whose wall clock is one hour slow. Its monotonic clock is correct.
+    pub async fn replica_an_hour_behind(&self, settings: &[(&str, &str)]) -> Server {
         let clock = slow_clock();
         let clock = clock.each_ref().map(|(name, value)| (*name, value.as_str()));
         self.replica_with(&[&clock, settings].concat()).await

@@ -55,6 +55,16 @@ impl Reader {
         Self::open_at(&server.url, start, filter).await
     }
 
+    /// Opens a reader of all events, also the stored ones, as [`Self::open`] does.
+    pub async fn from_beginning(server: &Server) -> Self {
+        Self::open(server, json!({ "beginning": true }), Value::Null).await
+    }
+
+    /// Opens a reader of all later events, as [`Self::open`] does.
+    pub async fn from_latest(server: &Server) -> Self {
+        Self::open(server, json!({ "latest": true }), Value::Null).await
+    }
+
     /// Connects to an address and reads until the `CaughtUp` item. Waits for streams that do not exist yet.
     pub async fn open_at(url: &str, start: Value, filter: Value) -> Self {
         let (start, filter) = (&start, &filter);
@@ -236,13 +246,17 @@ impl Reader {
         tokio::time::timeout(WAIT_TIMEOUT, read).await.expect("caught up");
     }
 
+    /// Reads until all the given events were delivered, and panics unless they are the only ones, each once.
+    pub async fn read_exactly(&mut self, committed: &BTreeSet<Key>) {
+        assert!(self.until_seen(committed.iter().copied()).await, "the feed ended");
+        self.assert_saw_exactly(committed);
+    }
+
     /// Panics unless exactly the given events were delivered, each once.
     pub fn assert_saw_exactly(&self, committed: &BTreeSet<Key>) {
         assert_exactly(&self.seen, committed);
     }
-}
 
-impl Reader {
     /// Panics unless a client that handles the gaps of new epochs has exactly the given events, each once.
     pub fn assert_kept_exactly(&self, committed: &BTreeSet<Key>) {
         let kept: Vec<Key> = self.kept.iter().map(|(_, _, key)| *key).collect();
@@ -296,6 +310,14 @@ pub async fn try_insert(
     Ok(())
 }
 
+/// Returns the messages that a stream has, in stream order.
+pub async fn read_messages(stream: &jetstream::stream::Stream) -> Vec<jetstream::Message> {
+    let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
+    let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
+    let messages = consumer.messages().await.unwrap().take(count).map(Result::unwrap);
+    tokio::time::timeout(WAIT_TIMEOUT, messages.collect()).await.unwrap()
+}
+
 /// Runs SQL statements without parameters.
 pub async fn run(connection: &mut PgConnection, statements: &str) {
     sqlx::raw_sql(AssertSqlSafe(statements)).execute(connection).await.unwrap();
@@ -310,6 +332,11 @@ impl Deployment {
     /// Starts a replica with [`ONLY_FEED`] and additional settings.
     pub async fn feed_replica_with(&self, settings: &[(&str, &str)]) -> Server {
         self.replica_with(&[&ONLY_FEED[..], settings].concat()).await
+    }
+
+    /// Starts a replica that publishes no events.
+    pub async fn replica_without_feed(&self) -> Server {
+        self.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await
     }
 
     /// Returns all committed events.
@@ -357,6 +384,22 @@ impl Deployment {
         }
     }
 
+    /// Waits until nothing is left to publish on any shard whose feed has begun: no committed event, and no open batch.
+    pub async fn until_nothing_is_left(&self) {
+        let left = "SELECT (SELECT count(*) FROM noetl.event, noetl.tail_cursor
+                            WHERE NOT pg_visible_in_snapshot(tx_id, done))
+                        + (SELECT count(target) FROM noetl.tail_cursor)";
+        eventually("nothing is left to publish", async || (self.sum_over_shards(left).await == 0).then_some(())).await;
+    }
+
+    /// Publishes all committed events with a replica that is then stopped.
+    pub async fn publish_all(&self) {
+        let server = self.feed_replica().await;
+        self.feeds_begun().await;
+        self.until_nothing_is_left().await;
+        assert!(server.stop().await.success());
+    }
+
     async fn count(&self, shard: usize, query: &'static str) -> i64 {
         sqlx::query_scalar(query).fetch_one(&mut *self.shard_session(shard).await).await.unwrap()
     }
@@ -369,7 +412,7 @@ impl Deployment {
         })
         .await;
         for shard in 0..self.shard_dsns.len() {
-            eventually("the stream of the feed exists", async || self.find_stream(shard).await.ok()).await;
+            self.stream(shard).await;
         }
     }
 
@@ -379,31 +422,24 @@ impl Deployment {
         sqlx::query_scalar(leader).fetch_optional(&mut *self.shard_session(shard).await).await.unwrap()
     }
 
-    /// Connects to the broker and returns a shard's stream.
+    /// Connects to the broker and returns a shard's stream. Waits until the stream exists.
     pub async fn stream(&self, shard: usize) -> (jetstream::Context, jetstream::stream::Stream) {
-        self.find_stream(shard).await.unwrap()
-    }
-
-    async fn find_stream(
-        &self,
-        shard: usize,
-    ) -> Result<(jetstream::Context, jetstream::stream::Stream), async_nats::Error> {
         let name = if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") };
-        let context = jetstream::new(async_nats::connect(self.nats.url()).await?);
-        let stream = context.get_stream(name).await?;
-        Ok((context, stream))
+        eventually("the stream of the feed exists", async || {
+            let context = jetstream::new(async_nats::connect(self.nats.url()).await.ok()?);
+            let stream = context.get_stream(&name).await.ok()?;
+            Some((context, stream))
+        })
+        .await
     }
 
     /// Returns the events of a shard's stream, in stream order.
     pub async fn stored(&self, shard: usize) -> Vec<Key> {
-        let (_, stream) = self.stream(shard).await;
-        let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
-        let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
-        let messages = consumer.messages().await.unwrap().take(count).map(|message| {
-            let event: Value = serde_json::from_slice(&message.unwrap().payload).unwrap();
+        let key = |message: &jetstream::Message| {
+            let event: Value = serde_json::from_slice(&message.payload).unwrap();
             (number(&event["execution_id"]), number(&event["event_id"]))
-        });
-        tokio::time::timeout(WAIT_TIMEOUT, messages.collect()).await.unwrap()
+        };
+        read_messages(&self.stream(shard).await.1).await.iter().map(key).collect()
     }
 
     /// Returns the events of all streams.

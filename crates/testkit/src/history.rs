@@ -1,12 +1,22 @@
-//! The history of executions, as the housekeeping computes it.
+//! The housekeeping, and the history of executions that it computes.
+
+use std::process::Output;
 
 use super::{Deployment, eventually};
 
 impl Deployment {
-    /// Runs the housekeeping once, with these settings.
-    pub async fn maintain(&self, settings: &[(&str, &str)]) {
+    /// Runs the housekeeping once, with these settings. It must succeed. Returns what it wrote to standard output.
+    pub async fn maintain(&self, settings: &[(&str, &str)]) -> String {
+        let (output, said) = self.try_maintain(settings).await;
+        assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+        said
+    }
+
+    /// Runs the housekeeping once, with these settings. Returns its result, and what it wrote to standard output.
+    pub async fn try_maintain(&self, settings: &[(&str, &str)]) -> (Output, String) {
         let output = self.command("maintain").envs(settings.iter().copied()).output().await.unwrap();
-        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stdout.clone()).unwrap();
+        (output, said)
     }
 
     /// Runs the housekeeping with these settings until the history is computed.

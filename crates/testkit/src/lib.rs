@@ -27,6 +27,7 @@ pub mod messages;
 pub mod mover;
 pub mod moves;
 pub mod outbox;
+pub mod pages;
 pub mod plans;
 mod postgres;
 pub mod projections;
@@ -87,6 +88,17 @@ pub async fn repeated(mut mutation: impl AsyncFnMut() -> Value) -> (Value, usize
     })
     .await;
     (payload, times)
+}
+
+/// Returns the code of the first error of a response, or `none`.
+pub fn error_code(response: &Value) -> &str {
+    response["errors"][0]["extensions"]["code"].as_str().unwrap_or("none")
+}
+
+/// Returns the number that an environment variable has, or the default.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
 /// Returns the second value if the environment variable `NOETL_LONG_TESTS` is set, as `make soak` does, else the first one.

@@ -80,13 +80,6 @@ impl Live {
         self.send(json!({ "id": id, "type": "subscribe", "payload": payload })).await
     }
 
-    /// Starts another operation on the socket.
-    pub async fn subscribe_again(&mut self, id: &str, query: &str) {
-        self.send(json!({ "id": id, "type": "subscribe", "payload": { "query": query } }))
-            .await
-            .expect("the socket is open");
-    }
-
     /// Returns the data of the next item. Returns `None` if the subscription or the socket has ended.
     pub async fn next(&mut self) -> Option<Value> {
         let message = self.message().await?;

@@ -1,14 +1,10 @@
 //! Messages of a shard's stream, read without the server.
 
-use async_nats::jetstream::consumer::pull::OrderedConfig;
-use async_nats::jetstream::stream::Stream;
-use async_nats::jetstream::{self, Context};
-use futures::StreamExt;
 use noetl_domain::event::EventKey;
 use noetl_feed::wire::envelope::Mark;
 
-use super::feed::Key;
-use super::{Deployment, WAIT_TIMEOUT, eventually};
+use super::feed::{Key, assert_exactly, read_messages};
+use super::{Deployment, eventually};
 
 /// A message of a stream.
 pub struct Message {
@@ -21,20 +17,10 @@ pub struct Message {
 }
 
 impl Deployment {
-    /// Connects to the broker and returns the stream of shard 0. Waits until the stream exists.
-    pub async fn broker(&self) -> (Context, Stream) {
-        let context = jetstream::new(async_nats::connect(self.nats.url()).await.unwrap());
-        let stream = eventually("the stream exists", async || context.get_stream("noetl_events").await.ok()).await;
-        (context, stream)
-    }
-
     /// Returns the messages of shard 0's stream, in stream order.
     pub async fn messages(&self) -> Vec<Message> {
-        let (_, stream) = self.broker().await;
-        let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
-        let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
-        let messages = consumer.messages().await.unwrap().take(count).map(|message| {
-            let message = message.unwrap();
+        let messages = read_messages(&self.stream(0).await.1).await;
+        let read = messages.iter().map(|message| {
             let key = plain_json::parse::<EventKey>(&message.payload).ok();
             Message {
                 mark: message.headers.as_ref().and_then(Mark::read),
@@ -42,7 +28,7 @@ impl Deployment {
                 payload: message.payload.clone(),
             }
         });
-        tokio::time::timeout(WAIT_TIMEOUT, messages.collect()).await.unwrap()
+        read.collect()
     }
 
     /// Returns the events that a tailer published to shard 0's stream, in stream order.
@@ -57,7 +43,7 @@ impl Deployment {
 
     /// Waits until at least `count` events of shard 0 are published.
     pub async fn until_published(&self, count: usize) {
-        let (_, stream) = self.broker().await;
+        let (_, stream) = self.stream(0).await;
         eventually("everything is published", async || {
             // The count is quick, and includes messages of others. The events are read once there are enough messages.
             let stored = stream.get_info().await.ok()?.state.messages;
@@ -66,10 +52,17 @@ impl Deployment {
         .await;
     }
 
+    /// Waits until all committed events of shard 0 are published, and panics unless each is in the stream once.
+    pub async fn assert_published_once(&self) {
+        let committed = self.committed().await;
+        self.until_published(committed.len()).await;
+        assert_exactly(&self.published().await, &committed);
+    }
+
     /// Waits until the stream of shard 0 has at least `count` messages, those of other programs included. Does not read
     /// them, as [`Self::until_published`] does.
     pub async fn until_stored(&self, count: usize) {
-        let (_, stream) = self.broker().await;
+        let (_, stream) = self.stream(0).await;
         eventually("the messages are stored", async || {
             (stream.get_info().await.ok()?.state.messages >= count as u64).then_some(())
         })

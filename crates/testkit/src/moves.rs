@@ -120,6 +120,11 @@ impl Deployment {
         run(&mut *self.cluster_session().await, &clean).await;
     }
 
+    /// Returns the number of moves that are neither settled nor cleaned.
+    pub async fn open_moves(&self) -> i64 {
+        self.in_cluster("SELECT count(*) FROM noetl.bucket_move WHERE state NOT IN ('settled', 'cleaned')").await
+    }
+
     /// Waits until each running replica uses the stored map.
     pub async fn until_map_is_known(&self) {
         let behind = "SELECT count(*) FROM noetl.machine_lease, noetl.shard_map_version AS map

@@ -1,12 +1,12 @@
 //! Access to the outbox through the API and directly in the database.
 
 use async_nats::jetstream;
-use async_nats::jetstream::consumer::pull::OrderedConfig;
-use futures::StreamExt;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, FromRow};
 
-use super::{Deployment, Server, WAIT_TIMEOUT, eventually};
+use super::feed::read_messages;
+use super::pages::texts;
+use super::{Deployment, Server, eventually};
 
 /// A message that a relay published: id, subject and payload.
 pub type RelayedMessage = (String, String, Value);
@@ -60,14 +60,12 @@ impl Deployment {
     pub async fn relayed(&self, stream: &str) -> Vec<RelayedMessage> {
         let context = jetstream::new(async_nats::connect(self.nats.url()).await.unwrap());
         let stream = context.get_stream(stream).await.unwrap();
-        let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
-        let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
-        let read = consumer.messages().await.unwrap().take(count).map(|message| {
-            let message = message.unwrap();
+        let messages = read_messages(&stream).await;
+        let read = messages.iter().map(|message| {
             let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id")).unwrap().to_string();
             (id, message.subject.to_string(), serde_json::from_slice(&message.payload).unwrap())
         });
-        tokio::time::timeout(WAIT_TIMEOUT, read.collect()).await.unwrap()
+        read.collect()
     }
 
     /// Waits until this number of rows is marked as published.
@@ -119,7 +117,7 @@ pub fn references(payload: &Value) -> Vec<Value> {
 
 /// Returns the entry ids of a payload's claims.
 pub fn ids(payload: &Value) -> Vec<String> {
-    payload["claims"].as_array().unwrap().iter().map(|claim| claim["entryId"].as_str().unwrap().to_owned()).collect()
+    texts(&payload["claims"], "entryId")
 }
 
 impl Server {

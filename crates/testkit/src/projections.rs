@@ -38,8 +38,7 @@ impl Server {
     /// Registers a playbook, starts an execution of it, and returns the execution's id.
     pub async fn start_execution(&self) -> i64 {
         self.register_entry("run", &json!({ "kind": "playbook" })).await;
-        let payload = self.execute(json!({ "path": "run" })).await;
-        payload["execution"]["id"].as_str().unwrap().parse().unwrap()
+        self.started(json!({ "path": "run" })).await.parse().unwrap()
     }
 
     /// Returns the state of an execution and its snapshot. The state is null if the execution is unknown.

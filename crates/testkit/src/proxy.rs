@@ -77,6 +77,14 @@ impl Proxy {
         Self { port, target, mode, frozen, task }
     }
 
+    /// Starts a proxy in front of a database's server. Returns it with the address of the database through the proxy.
+    pub async fn before_database(dsn: &str) -> (Self, String) {
+        let port = dsn.parse::<PgConnectOptions>().unwrap().get_port();
+        let proxy = Self::start(port).await;
+        let through = dsn.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+        (proxy, through)
+    }
+
     /// Leads new connections to another port, as a changed address does. Open connections stay.
     pub fn redirect(&self, target: u16) {
         self.target.store(target, Ordering::Relaxed);
@@ -103,11 +111,10 @@ impl Deployment {
     /// Starts a proxy in front of a separate shard. It carries the connections of replicas that start later, but not
     /// those of the test.
     pub async fn shard_behind_proxy(&mut self, shard: usize) -> Proxy {
-        let port = self.shard_dsns[shard].parse::<PgConnectOptions>().unwrap().get_port();
-        let proxy = Proxy::start(port).await;
+        let (proxy, through) = Proxy::before_database(&self.shard_dsns[shard]).await;
         let (_, dsns) = self.env.iter().find(|(name, _)| name == "NOETL_SHARDS").unwrap();
         let mut dsns: Vec<String> = dsns.split(',').map(str::to_owned).collect();
-        dsns[shard] = dsns[shard].replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+        dsns[shard] = through;
         self.configure_shards(&dsns);
         proxy
     }

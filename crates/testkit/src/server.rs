@@ -76,11 +76,14 @@ impl Server {
     /// Waits until a process that serves at an address is ready.
     pub async fn when_ready(child: Child, url: String) -> Self {
         let server = Self { child, url, client: http_client() };
-        eventually("the server is ready", async || {
-            server.get("/readyz").await.ok()?.status().is_success().then_some(())
-        })
-        .await;
+        server.ready().await;
         server
+    }
+
+    /// Waits until the server is ready.
+    pub async fn ready(&self) {
+        eventually("the server is ready", async || self.get("/readyz").await.ok()?.status().is_success().then_some(()))
+            .await;
     }
 
     /// Returns the process id.
@@ -93,6 +96,11 @@ impl Server {
         memory::peak(self.pid()).expect("the process runs")
     }
 
+    /// Returns the resident memory of the process, in MiB (Linux).
+    pub fn resident_mib(&self) -> f64 {
+        memory::resident_mib(self.pid()).expect("the process runs")
+    }
+
     /// Requests a path with GET.
     pub async fn get(&self, path: &str) -> reqwest::Result<reqwest::Response> {
         self.client.get(format!("{}{path}", self.url)).timeout(WAIT_TIMEOUT).send().await
@@ -100,16 +108,17 @@ impl Server {
 
     /// Sends an operation with a bearer token and returns the whole response.
     pub async fn send_as(&self, token: &str, query: &str, variables: Value) -> Value {
-        let body = json!({ "query": query, "variables": variables });
-        let request = self.client.post(format!("{}/graphql", self.url)).timeout(WAIT_TIMEOUT).bearer_auth(token);
-        request.json(&body).send().await.unwrap().json().await.unwrap()
+        self.request(query, &variables).bearer_auth(token).send().await.unwrap().json().await.unwrap()
     }
 
     /// Sends an operation and returns the whole response.
     pub async fn send(&self, query: &str, variables: Value) -> reqwest::Result<Value> {
-        let body = json!({ "query": query, "variables": variables });
+        self.request(query, &variables).send().await?.json().await
+    }
+
+    fn request(&self, query: &str, variables: &Value) -> reqwest::RequestBuilder {
         let request = self.client.post(format!("{}/graphql", self.url)).timeout(WAIT_TIMEOUT);
-        request.json(&body).send().await?.json().await
+        request.json(&json!({ "query": query, "variables": variables }))
     }
 
     /// Sends an operation that must succeed and returns its data.
@@ -132,7 +141,7 @@ impl Server {
     /// Sends SIGTERM and waits until the process has ended.
     pub async fn stop(mut self) -> ExitStatus {
         self.signal(Signal::SIGTERM);
-        tokio::time::timeout(WAIT_TIMEOUT, self.child.wait()).await.unwrap().unwrap()
+        self.ended().await
     }
 
     /// Waits until the process has ended by itself.
@@ -174,6 +183,12 @@ impl Server {
         self.data(query, json!({ "path": path })).await["registerSubscription"].clone()
     }
 
+    /// Registers the catalog entry of a source subscription, and the subscription. Returns the subscription's id.
+    pub async fn subscribe(&self, path: &str) -> String {
+        self.register_entry(path, &json!({ "kind": "subscription" })).await;
+        self.register(path).await["subscription"]["id"].as_str().unwrap().to_owned()
+    }
+
     /// Carries out a transition such as `pause` and returns the payload.
     pub async fn transition(&self, action: &str, id: &str, expected: Option<&str>) -> Value {
         let field = format!("{action}Subscription");
@@ -194,6 +209,13 @@ impl Server {
         let query = "mutation($input: ExecuteInput!) { execute(input: $input) {
             execution { id status path shard } executionId outcome differs userErrors { code message field retryable } } }";
         self.data(query, json!({ "input": execute_input(input) })).await["execute"].clone()
+    }
+
+    /// Starts an execution, which must not be a duplicate, and returns its id. The input is as for [`execute_input`].
+    pub async fn started(&self, input: Value) -> String {
+        let payload = self.execute(input).await;
+        assert_eq!(payload["outcome"], "STARTED", "{payload}");
+        payload["execution"]["id"].as_str().unwrap().to_owned()
     }
 }
 

@@ -11,7 +11,8 @@ import { send } from "../api/client";
 import type { ApiError, GraphqlError } from "../api/errors";
 import { useApiQuery } from "../api/hooks";
 import { useZone } from "../ui/clock";
-import { isExecutable } from "../views/catalog/entry";
+import type { WrittenLabel } from "../ui/labels";
+import { objectLocation } from "../ui/object_links";
 import {
   FindLabelledDocument,
   FindObjectDocument,
@@ -25,10 +26,8 @@ import {
 import { useErrors } from "./find_errors";
 import { useMessages } from "./find_messages";
 import { executionTarget, NOTHING, type Found } from "./found";
-import type { WrittenLabel } from "./labels";
 import { NAVIGATION } from "./navigation";
-import { objectLocation } from "./object_links";
-import { lastFailuresLocation } from "./path_links";
+import { isExecutable, lastFailuresLocation } from "./path_links";
 import {
   firstDigitsTargets,
   LABEL_WITH_VALUE,

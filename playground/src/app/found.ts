@@ -1,7 +1,7 @@
 /** What a search of the command palette found. */
 
 import type { ApiError, GraphqlError } from "../api/errors";
-import { objectLocation } from "./object_links";
+import { objectLocation } from "../ui/object_links";
 import type { Target } from "./written_targets";
 
 /** What a search found, and why it may have found too little. */

@@ -2,7 +2,14 @@
 
 import type { LinkProps } from "@tanstack/react-router";
 
+import type { CatalogKind } from "../api/schema.generated";
+
 export type PathView = "execute" | "executions" | "subscriptions";
+
+/** Returns whether an entry of the kind can be executed. */
+export function isExecutable(kind: CatalogKind): boolean {
+  return kind === "PLAYBOOK" || kind === "AGENT";
+}
 
 /** Returns the address of a view whose filter is the path. */
 export function pathLocation(view: PathView, path: string): Pick<LinkProps, "to" | "search"> {

@@ -3,7 +3,7 @@
 import type { NavigateOptions } from "@tanstack/react-router";
 
 import type { Zone } from "../ui/clock";
-import { labelText, readLabels, type WrittenLabel } from "./labels";
+import { labelText, readLabels, type WrittenLabel } from "../ui/labels";
 
 export const LABEL_WITH_VALUE = /^[a-z0-9][a-z0-9._/-]*\s*=\s*\S/;
 const FIRST_DIGITS = /^\d{6,19}$/;

@@ -2,9 +2,9 @@
 
 import { Group } from "@mantine/core";
 
-import { ObjectLink, type ObjectKind } from "../app/object_links";
 import { CopyButton } from "./copy_button";
 import classes from "./id_link.module.css";
+import { ObjectLink, type ObjectKind } from "./object_links";
 
 interface Props {
   id: string;

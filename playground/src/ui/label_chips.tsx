@@ -2,8 +2,8 @@
 
 import { Link } from "@tanstack/react-router";
 
-import { labelLocation } from "../app/labels";
 import classes from "./label_chips.module.css";
+import { labelLocation } from "./labels";
 
 interface Props {
   labels: readonly { name: string; value: string }[];

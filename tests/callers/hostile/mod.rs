@@ -15,7 +15,7 @@ mod values;
 use std::fmt::Write;
 use std::time::Duration;
 
-use noetl_testkit::{Deployment, Live, Server, WAIT_TIMEOUT};
+use noetl_testkit::{Deployment, Live, QUIET, Server, WAIT_TIMEOUT};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -42,13 +42,8 @@ async fn every_hostile_request_gets_a_response_within_the_resource_limits() {
     assert!(cases.len() >= 65, "{} cases", cases.len());
     let deployment = Deployment::start(1).await;
     // No background work, and an allocator that returns free memory, so that the measurements show only the request.
-    let quiet = [
-        ("NOETL_EVENT_STREAM_ENABLED", "false"),
-        ("NOETL_OUTBOX_RELAY", "false"),
-        ("NOETL_PROJECTOR", "false"),
-        ("_RJEM_MALLOC_CONF", "narenas:1,tcache:false,dirty_decay_ms:0,muzzy_decay_ms:0"),
-    ];
-    let server = deployment.replica_with(&quiet).await;
+    let allocator = ("_RJEM_MALLOC_CONF", "narenas:1,tcache:false,dirty_decay_ms:0,muzzy_decay_ms:0");
+    let server = deployment.replica_with(&[&QUIET[..], &[allocator]].concat()).await;
     let address = server.url.strip_prefix("http://").unwrap().to_owned();
     // Warm-up: memory and work that are needed only once are not measured.
     for case in cases.iter().take(3) {

@@ -1,14 +1,12 @@
 //! Defaults and filters of tenants and organizations, and the claims of crashed callers.
 
 use noetl_testkit::feed::{Reader, run};
-use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::worker::{event, event_with};
 use noetl_testkit::{Deployment, Server, eventually, execute_input};
 use serde_json::{Value, json};
 
 use super::snapshots;
 
-const QUIET: [(&str, &str); 2] = [NO_RELAY, ("NOETL_PROJECTOR", "false")];
 const EXECUTE: &str = "mutation($input: ExecuteInput!) { execute(input: $input) {
     execution { id tenantId organizationId } userErrors { code field } } }";
 
@@ -16,7 +14,7 @@ const EXECUTE: &str = "mutation($input: ExecuteInput!) { execute(input: $input) 
 async fn tenants_and_organizations_have_defaults_are_kept_and_can_be_selected() {
     let deployment = Deployment::start(2).await;
     abandon_a_claim(&deployment).await;
-    let server = deployment.replica_with(&QUIET).await;
+    let server = deployment.feed_replica().await;
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
     for path in ["abandoned", "filtered", "defaults", "registered", "events"] {
         server.register_entry(path, &json!({ "kind": "subscription" })).await;

@@ -7,7 +7,6 @@ use noetl_local::Postgres;
 use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::recorder::Addresses;
 use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres};
-use sqlx::postgres::PgConnectOptions;
 
 pub const SHARDS: usize = 2;
 
@@ -41,7 +40,8 @@ pub struct Replica {
     /// Number of its events in flight to the broker. With a small number, faults hit leaders in the middle of a batch.
     batch: &'static str,
     broker: Proxy,
-    shards: Vec<Proxy>,
+    /// Networks of the shards, and the addresses of the shards through them.
+    shards: Vec<(Proxy, String)>,
 }
 
 impl Replica {
@@ -49,7 +49,7 @@ impl Replica {
         let broker = Proxy::start(deployment.nats.port()).await;
         let mut shards = Vec::new();
         for dsn in &deployment.shard_dsns {
-            shards.push(Proxy::start(port(dsn)).await);
+            shards.push(Proxy::before_database(dsn).await);
         }
         let batch = ["8", "500"][index % 2];
         Self { server: None, name: String::new(), batch, broker, shards }
@@ -60,8 +60,7 @@ impl Replica {
         if self.server.is_some() {
             return;
         }
-        let shards = deployment.shard_dsns.iter().zip(&self.shards);
-        let shards: Vec<String> = shards.map(|(dsn, proxy)| behind(proxy, dsn)).collect();
+        let shards: Vec<&str> = self.shards.iter().map(|(_, dsn)| dsn.as_str()).collect();
         let broker = format!("nats://127.0.0.1:{}", self.broker.port);
         let (shards, batch) = (shards.join(","), self.batch);
         let settings = [("NOETL_SHARDS", &*shards), ("NOETL_NATS_URL", &*broker), ("NOETL_EVENT_STREAM_BATCH", batch)];
@@ -71,23 +70,13 @@ impl Replica {
     }
 
     fn heal(&self) {
-        for proxy in self.shards.iter().chain([&self.broker]) {
+        for proxy in self.shards.iter().map(|(proxy, _)| proxy).chain([&self.broker]) {
             proxy.set(ForwardingMode::Normal);
         }
         if let Some(server) = &self.server {
             server.signal(Signal::SIGCONT);
         }
     }
-}
-
-/// Returns the port of a database's server.
-fn port(dsn: &str) -> u16 {
-    dsn.parse::<PgConnectOptions>().unwrap().get_port()
-}
-
-/// Returns the address of a database behind a proxy.
-fn behind(proxy: &Proxy, dsn: &str) -> String {
-    dsn.replace(&format!(":{}/", port(dsn)), &format!(":{}/", proxy.port))
 }
 
 impl FaultyDeployment {
@@ -152,7 +141,7 @@ impl FaultyDeployment {
                 }
             }
             Fault::Broker(_, mode) => replica.broker.set(mode),
-            Fault::Shard(_, mode) => replica.shards[shard].set(mode),
+            Fault::Shard(_, mode) => replica.shards[shard].0.set(mode),
             Fault::KillBroker => {
                 self.deployment.nats.kill_9().await;
                 self.broker_is_up = false;
@@ -187,10 +176,7 @@ impl FaultyDeployment {
     /// Waits until every replica is ready.
     pub async fn ready(&self) {
         for server in self.replicas.iter().filter_map(|replica| replica.server.as_ref()) {
-            eventually("the replica is ready", async || {
-                server.get("/readyz").await.unwrap().status().is_success().then_some(())
-            })
-            .await;
+            server.ready().await;
         }
     }
 

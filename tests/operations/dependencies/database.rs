@@ -78,7 +78,7 @@ async fn a_database_that_requires_tls_and_certificates_is_used_and_a_wrong_one_r
 
 /// Panics unless a replica responds to a query, starts an execution, and publishes its event.
 pub(super) async fn serves(replica: &Server) {
-    let mut reader = Reader::open(replica, json!({ "beginning": true }), Value::Null).await;
+    let mut reader = Reader::from_beginning(replica).await;
     replica.register_entry("process", &json!({ "kind": "playbook" })).await;
     let executed = replica.execute(json!({ "path": "process" })).await;
     assert_eq!(executed["userErrors"], json!([]), "{executed}");

@@ -62,8 +62,7 @@ async fn a_slow_operation_is_logged_without_its_variables_and_without_colours(
 
 /// Each change of the lifecycle of a source subscription writes a line of level INFO, and a refused one writes none.
 async fn each_lifecycle_change_writes_an_info_line(server: &Server, log: &NamedTempFile) {
-    server.register_entry("orders/in", &json!({ "kind": "subscription" })).await;
-    let id = server.register("orders/in").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let id = server.subscribe("orders/in").await;
     server.register("orders/in").await;
     for action in ["activate", "pause", "resume", "drain", "deactivate", "activate"] {
         server.transition(action, &id, None).await;

@@ -85,7 +85,7 @@ async fn over_socket(url: &str, query: &str) -> Value {
     assert_eq!(response.headers["x-request-id"], "over-socket");
     let mut socket = response.socket.unwrap();
     socket.send(json!({ "type": "connection_init" })).await.unwrap();
-    socket.subscribe_again("op 1", query).await;
+    socket.subscribe_as("op 1", query, Value::Null).await.unwrap();
     loop {
         let message = socket.message().await.unwrap();
         if message["id"] == "op 1" {

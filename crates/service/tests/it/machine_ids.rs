@@ -183,7 +183,7 @@ async fn a_restarted_replica_never_repeats_an_id() {
     for life in 0..4_usize {
         // The clock of the second run is one hour slow.
         let mut server = match life {
-            1 => deployment.replica_an_hour_behind_with(&pinned).await,
+            1 => deployment.replica_an_hour_behind(&pinned).await,
             _ => deployment.replica_with(&pinned).await,
         };
         if life == 0 {
@@ -212,8 +212,7 @@ async fn ids_stay_increasing_after_a_log_entry_with_an_id_from_the_future() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
-    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
-    let inbox = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let inbox = server.subscribe("inbox").await;
     server.transition("activate", &inbox, None).await;
     let mut shard = deployment.shard(0).await;
     let mut ahead: i64 = inbox.parse().unwrap();

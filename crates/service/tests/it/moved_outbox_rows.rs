@@ -261,12 +261,6 @@ async fn copied_rows_can_t_be_taken_on_the_target_before_the_switch() {
     assert_eq!(server.claim(json!({ "limit": 10, "shard": 0 })).await["claims"], json!([]));
 }
 
-/// Runs the housekeeping tasks once.
-async fn maintain(deployment: &Deployment) {
-    let output = deployment.command("maintain").output().await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
 /// Returns the number of forwards that a shard stores.
 async fn forwards(deployment: &Deployment, shard: usize) -> i64 {
     let query = "SELECT count(*) FROM noetl.outbox_forward";
@@ -285,17 +279,17 @@ async fn the_purge_during_a_move_keeps_the_forwards_that_are_needed() {
     assert_eq!(forwards(&deployment, 0).await, 2);
     // As in the next attempt, which has replaced the copies and not yet the forwards.
     run(&mut deployment.shard(1).await, "DELETE FROM noetl.outbox").await;
-    maintain(&deployment).await;
+    deployment.maintain(&[]).await;
     assert_eq!(forwards(&deployment, 0).await, 2, "the rows have not left");
     for point in ["shards_move.last_rows", "shards_move.sealed", "shards_move.switched"] {
         kill_at(&deployment, &executions, point).await;
-        maintain(&deployment).await;
+        deployment.maintain(&[]).await;
         assert_eq!(forwards(&deployment, 0).await, 2, "{point}");
     }
     // The bucket returns: the first forwards lead over the other shard, whose rows are gone.
     moved(&deployment, &buckets(&executions), 1, &[]).await;
     moved(&deployment, &buckets(&executions), 0, &[]).await;
-    maintain(&deployment).await;
+    deployment.maintain(&[]).await;
     assert_eq!([forwards(&deployment, 0).await, forwards(&deployment, 1).await], [2, 2]);
     let server = deployment.replica_with(&QUIET).await;
     let settled = server.published(&claims.iter().map(reference).collect::<Vec<_>>()).await;
@@ -303,8 +297,8 @@ async fn the_purge_during_a_move_keeps_the_forwards_that_are_needed() {
     assert!(server.stop().await.success());
     // The forwards of rows that were purged are removed, the last one of a chain first.
     run(&mut deployment.shard(0).await, "DELETE FROM noetl.outbox").await;
-    maintain(&deployment).await;
-    maintain(&deployment).await;
+    deployment.maintain(&[]).await;
+    deployment.maintain(&[]).await;
     assert_eq!([forwards(&deployment, 0).await, forwards(&deployment, 1).await], [0, 0]);
 }
 

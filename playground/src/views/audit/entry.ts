@@ -1,7 +1,7 @@
 /** The actions that the view lists: the types of their events, the filters of the server, and an action in words. */
 
 import type { CatalogFilter, CatalogOrder, EventFilter, ExecutionFilter } from "../../api/schema.generated";
-import type { ObjectKind } from "../../app/object_links";
+import type { ObjectKind } from "../../ui/object_links";
 import { textOf } from "../../ui/text_of";
 import { timeOf } from "../executions/filter";
 import type { AuditEntriesQuery, AuditLogQuery, AuditRerunsQuery } from "./operations.generated";

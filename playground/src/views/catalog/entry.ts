@@ -1,6 +1,6 @@
-/** Entries of the catalog: a version with what its view shows, its key, and the kinds that can be executed. */
+/** Entries of the catalog: a version with what its view shows, and its key. */
 
-import type { CatalogEntryKey, CatalogKind } from "../../api/schema.generated";
+import type { CatalogEntryKey } from "../../api/schema.generated";
 import type { CatalogEntryViewQuery } from "./operations.generated";
 
 export type Entry = NonNullable<CatalogEntryViewQuery["catalogEntry"]>;
@@ -8,9 +8,4 @@ export type Entry = NonNullable<CatalogEntryViewQuery["catalogEntry"]>;
 /** Returns the key of a version of a path; without a version, of the newest one. */
 export function keyOf(path: string, version: string | undefined): CatalogEntryKey {
   return version === undefined ? { path } : { pathVersion: { path, version: Number(version) } };
-}
-
-/** Returns whether an entry of the kind can be executed. */
-export function isExecutable(kind: CatalogKind): boolean {
-  return kind === "PLAYBOOK" || kind === "AGENT";
 }

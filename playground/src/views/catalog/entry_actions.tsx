@@ -3,9 +3,9 @@
 import { IconFilePlus, IconPlayerPlay } from "@tabler/icons-react";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 
-import { pathLocation } from "../../app/path_links";
+import { isExecutable, pathLocation } from "../../app/path_links";
 import { PermittedButton } from "../../ui/permitted_button";
-import { isExecutable, type Entry } from "./entry";
+import type { Entry } from "./entry";
 import { RetireButton } from "./retire_button";
 
 const route = getRouteApi("/catalog/$");

@@ -3,7 +3,7 @@
 import { Text } from "@mantine/core";
 
 import { useApiQuery } from "../../api/hooks";
-import { lastFailuresLocation, pathLocation } from "../../app/path_links";
+import { isExecutable, lastFailuresLocation, pathLocation } from "../../app/path_links";
 import { formatCount } from "../../ui/format";
 import { IdLink } from "../../ui/id_link";
 import { Panel } from "../../ui/panel";
@@ -11,7 +11,7 @@ import { Failure, Loading, PartialData } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import { TextLink } from "../../ui/text_link";
 import { Time } from "../../ui/time";
-import { isExecutable, type Entry } from "./entry";
+import type { Entry } from "./entry";
 import { CatalogUseDocument, type CatalogUseQuery } from "./operations.generated";
 import classes from "./entry_use.module.css";
 

@@ -4,12 +4,13 @@ import { Group } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 
 import { useApiQuery } from "../../api/hooks";
+import { isExecutable } from "../../app/path_links";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { Time } from "../../ui/time";
 import { ViewPage } from "../../ui/view_page";
 import { ExecutionHistory } from "../execution_history/panel";
-import { isExecutable, keyOf, type Entry } from "./entry";
+import { keyOf, type Entry } from "./entry";
 import { EntryActions } from "./entry_actions";
 import { EntryContent } from "./entry_content";
 import { EntryFacts } from "./entry_facts";

@@ -3,12 +3,12 @@
 import { Code, Text, Title } from "@mantine/core";
 import type { ReactNode } from "react";
 
-import { objectOf } from "../../app/object_links";
 import { IdLink } from "../../ui/id_link";
 import { FieldList } from "../../ui/field_list";
 import { formatDuration } from "../../ui/format";
 import { JsonTree } from "../../ui/json_tree";
 import { LongMessage } from "../../ui/long_message";
+import { objectOf } from "../../ui/object_links";
 import { StatusBadge } from "../../ui/status_badge";
 import { TextLink } from "../../ui/text_link";
 import { Time } from "../../ui/time";

@@ -3,7 +3,7 @@
 import { Checkbox, Group, SimpleGrid, TextInput } from "@mantine/core";
 
 import type { ExecuteInput } from "../../api/schema.generated";
-import { readLabels } from "../../app/labels";
+import { readLabels } from "../../ui/labels";
 
 export interface Options {
   dedupKey: string;

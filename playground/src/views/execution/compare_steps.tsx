@@ -1,7 +1,7 @@
 /** The steps of two runs side by side, with statuses, durations and failures. */
 
 import { DataTable, type Column } from "../../ui/data_table";
-import { ObjectLink } from "../../app/object_links";
+import { ObjectLink } from "../../ui/object_links";
 import { StatusBadge } from "../../ui/status_badge";
 import { Duration } from "../../ui/time";
 import type { Tone } from "../../ui/tone";

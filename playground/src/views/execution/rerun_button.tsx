@@ -5,10 +5,10 @@ import { IconRepeat } from "@tabler/icons-react";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { objectLocation } from "../../app/object_links";
 import { newDedupKey, WINDOW_SECONDS } from "../../api/dedup_key";
 import { useApiMutation } from "../../api/hooks";
 import { ConfirmDialog } from "../../ui/confirm_dialog";
+import { objectLocation } from "../../ui/object_links";
 import { PermittedButton } from "../../ui/permitted_button";
 import type { Execution } from "./live_execution";
 import { RerunExecutionDocument } from "./operations.generated";

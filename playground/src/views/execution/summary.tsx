@@ -4,13 +4,13 @@ import { Anchor } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 
 import { useViewer } from "../../api/viewer";
-import { objectOf } from "../../app/object_links";
 import { CopyButton } from "../../ui/copy_button";
 import { ExecutionStatus } from "../../ui/execution_status";
 import { FieldList } from "../../ui/field_list";
 import { formatNumber } from "../../ui/format";
 import { IdLink } from "../../ui/id_link";
 import { LabelChips } from "../../ui/label_chips";
+import { objectOf } from "../../ui/object_links";
 import { RunDuration } from "../../ui/run_duration";
 import { Time } from "../../ui/time";
 import type { Execution } from "./live_execution";

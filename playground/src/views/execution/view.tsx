@@ -5,9 +5,9 @@ import { IconPlayerPlay } from "@tabler/icons-react";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 
-import { objectLocation } from "../../app/object_links";
 import { CopyButton } from "../../ui/copy_button";
 import { LiveBadge } from "../../ui/live_badge";
+import { objectLocation } from "../../ui/object_links";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";

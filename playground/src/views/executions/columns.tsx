@@ -1,12 +1,12 @@
 /** Columns of the list of executions. */
 
 import type { ExecutionOrder } from "../../api/schema.generated";
-import { ObjectLink, objectOf } from "../../app/object_links";
 import type { Column } from "../../ui/data_table";
 import { ExecutionStatus } from "../../ui/execution_status";
 import { IdLink } from "../../ui/id_link";
 import { LabelChips } from "../../ui/label_chips";
 import { LongText } from "../../ui/long_text";
+import { ObjectLink, objectOf } from "../../ui/object_links";
 import { RunDuration } from "../../ui/run_duration";
 import { Time } from "../../ui/time";
 import { toneOf } from "../../ui/tone";

@@ -1,8 +1,8 @@
 /** The filter of the server, from the address of the view. */
 
 import type { ExecutionFilter, ExecutionStatus } from "../../api/schema.generated";
-import { labelConditions } from "../../app/labels";
 import { flagOf, listOf } from "../../ui/filter_bar";
+import { labelConditions } from "../../ui/labels";
 import type { ExecutionsSearch } from "./search";
 
 export const STATUSES: readonly ExecutionStatus[] = ["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "UNKNOWN"];

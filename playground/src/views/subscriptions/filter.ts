@@ -1,8 +1,8 @@
 /** The filter of the list, from the address. */
 
 import type { SubscriptionFilter, SubscriptionStatus } from "../../api/schema.generated";
-import { labelConditions } from "../../app/labels";
 import { chosenOf } from "../../ui/filter_choices";
+import { labelConditions } from "../../ui/labels";
 import type { SubscriptionsSearch } from "./search";
 
 export const STATUSES: readonly { value: SubscriptionStatus; label: string }[] = [

@@ -2,9 +2,9 @@
 
 import { Button, Group, Stack, Text } from "@mantine/core";
 
-import { ObjectLink } from "../../app/object_links";
 import { FieldList } from "../../ui/field_list";
 import { IdLink } from "../../ui/id_link";
+import { ObjectLink } from "../../ui/object_links";
 import { PermittedButton } from "../../ui/permitted_button";
 import { Time } from "../../ui/time";
 import { ACTIONS, CHANGE_ONE } from "./actions";

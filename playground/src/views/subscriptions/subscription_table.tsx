@@ -3,10 +3,10 @@
 import { Text } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 
-import { ObjectLink } from "../../app/object_links";
 import { DataTable, type Column, type Pages } from "../../ui/data_table";
 import { formatCount } from "../../ui/format";
 import { LongText } from "../../ui/long_text";
+import { ObjectLink } from "../../ui/object_links";
 import { Empty } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import { Time } from "../../ui/time";
