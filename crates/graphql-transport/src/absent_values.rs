@@ -5,30 +5,20 @@
 
 use async_graphql::Pos;
 
-/// Arguments and input fields of an operation whose variable has no value. It is part of the data of each request.
+/// Arguments and input fields of an operation whose variable has no value: the position of their field in the document,
+/// and their path. It is part of the data of each request.
 #[derive(Debug, Default)]
-pub struct AbsentValues(Vec<AbsentOfField>);
-
-/// The absent arguments and input fields of one field.
-#[derive(Debug)]
-struct AbsentOfField {
-    /// Position of the field in the document.
-    field: Pos,
-    paths: Vec<Vec<String>>,
-}
+pub struct AbsentValues(Vec<(Pos, Vec<String>)>);
 
 impl AbsentValues {
-    /// Adds the absent arguments and input fields of a field.
+    /// Adds the absent arguments and input fields of the field at a position.
     pub(super) fn add(&mut self, field: Pos, paths: Vec<Vec<String>>) {
-        if !paths.is_empty() {
-            self.0.push(AbsentOfField { field, paths });
-        }
+        self.0.extend(paths.into_iter().map(|path| (field, path)));
     }
 
     /// Returns the paths of the absent arguments and input fields of the field at a position. A path begins with the
     /// argument, and contains the indexes of lists as decimal texts.
     pub fn of_field(&self, field: Pos) -> impl Iterator<Item = &[String]> {
-        let absent = self.0.iter().filter(move |absent| absent.field == field);
-        absent.flat_map(|absent| absent.paths.iter().map(Vec::as_slice))
+        self.0.iter().filter(move |(of, _)| *of == field).map(|(_, path)| path.as_slice())
     }
 }

@@ -231,7 +231,7 @@ impl RequestSlot {
     /// Frees the slot and returns the bytes of a response. Those that were counted count as buffered until the response
     /// has been sent, so a client that does not read keeps no slot.
     pub(super) fn send(self, body: Vec<u8>) -> Bytes {
-        Bytes::from_owner(HeldBytes { text: body, _held: self.bytes })
+        holding(body.into(), Some(self.bytes))
     }
 }
 
@@ -261,12 +261,12 @@ impl Drop for InFlight {
 }
 
 /// Text that has not been sent yet, with the resource that it holds until then.
-struct HeldBytes<T, H> {
-    text: T,
-    _held: H,
+struct UnsentBytes {
+    text: Bytes,
+    _guard: ResourceGuard,
 }
 
-impl<T: AsRef<[u8]>, H> AsRef<[u8]> for HeldBytes<T, H> {
+impl AsRef<[u8]> for UnsentBytes {
     fn as_ref(&self) -> &[u8] {
         self.text.as_ref()
     }
@@ -275,7 +275,7 @@ impl<T: AsRef<[u8]>, H> AsRef<[u8]> for HeldBytes<T, H> {
 /// Returns bytes that hold a resource until they have been sent.
 pub(super) fn holding(bytes: Bytes, guard: Option<ResourceGuard>) -> Bytes {
     match guard {
-        Some(guard) => Bytes::from_owner(HeldBytes { text: bytes, _held: guard }),
+        Some(guard) => Bytes::from_owner(UnsentBytes { text: bytes, _guard: guard }),
         None => bytes,
     }
 }

@@ -51,7 +51,7 @@ pub(super) struct WatchedProcess {
 /// Shell script of the watchdog. `$1`, `$2`: names of the signals. `$3`: time that the program may take to stop, in
 /// seconds. Then the command.
 const WATCHDOG: &str = r#"
-polite=$1 forced=$2 patience=$3
+polite=$1 forced=$2 kill_after=$3
 shift 3
 exec 3<&0
 "$@" </dev/null >&2 3<&- &
@@ -62,7 +62,7 @@ exec >/dev/null
     read -r _ <&3
     kill -s CONT "$program"
     kill -s "$polite" "$program"
-    sleep "$patience"
+    sleep "$kill_after"
     kill -s "$forced" "$program"
     sleep 1
     kill -s KILL "$program"
@@ -75,7 +75,7 @@ exit "$status"
 "#;
 
 /// Time after which a program that was asked to stop is killed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const KILL_AFTER: Duration = Duration::from_secs(10);
 
 impl WatchedProcess {
     pub(super) async fn spawn(launch: Launch<'_>) -> Result<Self, LocalError> {
@@ -84,7 +84,7 @@ impl WatchedProcess {
         command
             .args(["-c", WATCHDOG, launch.server])
             .args([signal_name(launch.stop_signals.0), signal_name(launch.stop_signals.1)])
-            .arg(PATIENCE.as_secs().to_string())
+            .arg(KILL_AFTER.as_secs().to_string())
             .arg(launch.program)
             .args(&launch.arguments)
             .stdin(Stdio::piped())
@@ -130,7 +130,7 @@ impl WatchedProcess {
     pub(super) async fn stop(&mut self) {
         self.resume();
         drop(self.watchdog_stdin.take());
-        let limit = PATIENCE + Duration::from_secs(3);
+        let limit = KILL_AFTER + Duration::from_secs(3);
         if timeout(limit, self.watchdog.wait()).await.is_err() {
             self.kill_9().await;
         }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::processes;
 
 /// Time after which a process that was asked to stop is killed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const KILL_AFTER: Duration = Duration::from_secs(10);
 
 /// Stops the process in the first line of the pid file if its command line names the folder: first with the signal
 /// `polite`, then with SIGKILL. Then removes the file, because Postgres does not start while a process has the pid in
@@ -58,7 +58,7 @@ pub(super) fn pid_in(pid_file: &Path) -> Option<Pid> {
 }
 
 async fn wait_until(done: impl Fn() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + KILL_AFTER;
     while !done() {
         if Instant::now() > deadline {
             return false;

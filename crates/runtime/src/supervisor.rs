@@ -109,12 +109,12 @@ impl Supervisor {
     /// ends all tasks.
     pub async fn run(
         mut self,
-        patience: ShutdownTimeouts,
+        timeouts: ShutdownTimeouts,
         mut signals: Signals,
         ended: impl Future<Output = EndedEarly>,
     ) -> Result<(), EndedEarly> {
         let (delay, outcome) = tokio::select! {
-            kind = signals.next() => (if kind == SignalKind::terminate() { patience.delay } else { Duration::ZERO }, Ok(())),
+            kind = signals.next() => (if kind == SignalKind::terminate() { timeouts.delay } else { Duration::ZERO }, Ok(())),
             Some(ended) = self.servers.join_next() => (Duration::ZERO, Err(early(ended))),
             Some(ended) = self.background.join_next() => (Duration::ZERO, Err(early(ended))),
             error = ended => (Duration::ZERO, Err(error)),
@@ -122,7 +122,7 @@ impl Supervisor {
         if outcome.is_ok() {
             tracing::info!(?delay, "stopping");
         }
-        if self.stop(delay, patience.drain, &mut signals).await.is_err() {
+        if self.stop(delay, timeouts.drain, &mut signals).await.is_err() {
             tracing::warn!("received another signal; tasks are aborted");
         }
         for token in [&self.draining, &self.closing, &self.soft] {
@@ -149,10 +149,10 @@ impl Supervisor {
     }
 }
 
-/// Waits until all tasks have ended; returns false if this takes longer than `patience`.
-async fn all_ended(tasks: &mut Tasks, patience: Duration) -> bool {
+/// Waits until all tasks have ended; returns false if this takes longer than `limit`.
+async fn all_ended(tasks: &mut Tasks, limit: Duration) -> bool {
     let ended = async { while tasks.join_next().await.is_some() {} };
-    tokio::time::timeout(patience, ended).await.is_ok()
+    tokio::time::timeout(limit, ended).await.is_ok()
 }
 
 /// SIGINT and SIGTERM, which ask a process to stop. From [`listen`](Self::listen) on they no longer kill the process.

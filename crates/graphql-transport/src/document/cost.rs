@@ -12,10 +12,15 @@
 //! introspection schema count as ten elements. A field `totalCount` costs one more for each 100 items up to which it counts.
 //!
 //! The bytes of the arguments' values (`argument_bytes`) are multiplied in the same way.
+//!
+//! The same walk bounds the arguments and directives of each element. Validation compares each of them with the others
+//! of its element, so without this limit its time would grow with the square of the document's length.
 
 use std::collections::HashMap;
 
-use apollo_compiler::ast::{Document, Field, FragmentDefinition, OperationDefinition, Selection};
+use apollo_compiler::ast::{
+    Argument, DirectiveList, Document, Field, FragmentDefinition, OperationDefinition, Selection,
+};
 use apollo_compiler::{Name, Node};
 use async_graphql::Variables;
 
@@ -33,8 +38,8 @@ const INTROSPECTION_LIST_SIZE: u64 = 10;
 /// Items that cost as much to count as one value costs to return.
 const COUNTED_OF_VALUE: u64 = 100;
 
-/// Refuses a document beyond the limits on depth, nesting, fields, aliases, cost and bytes of arguments. Returns the cost of
-/// its operations.
+/// Refuses a document beyond the limits on arguments, directives, depth, nesting, fields, aliases, cost and bytes of
+/// arguments. Returns the cost of its operations.
 pub(super) fn check(
     document: &Document,
     positions: &Positions<'_>,
@@ -42,9 +47,7 @@ pub(super) fn check(
     limits: &Limits,
 ) -> Result<u64, OperationError> {
     let definitions = document.definitions.iter();
-    let known = definitions.clone().filter_map(|definition| definition.as_fragment_definition());
-    let known: HashMap<_, _> = known.map(|fragment| (&fragment.name, fragment)).collect();
-    let mut estimator = CostEstimator::new(&known, positions, variables, limits);
+    let mut estimator = CostEstimator::new(document, positions, variables, limits);
     // One use of each variable is already bounded by the size of the body.
     let allowed = (limits.argument_bytes as u64).saturating_add(estimator.argument_bytes.of_variables());
     let mut total = Weight::default();
@@ -126,7 +129,7 @@ type Fragments<'a> = HashMap<(&'a str, bool), Option<Weight>>;
 /// Weighs the operations and fragments of one document.
 struct CostEstimator<'a> {
     /// The fragments of the document.
-    known: &'a HashMap<&'a Name, &'a Node<FragmentDefinition>>,
+    known: HashMap<&'a Name, &'a Node<FragmentDefinition>>,
     positions: &'a Positions<'a>,
     lengths: ListLengths<'a>,
     argument_bytes: ArgumentBytes<'a>,
@@ -135,12 +138,9 @@ struct CostEstimator<'a> {
 }
 
 impl<'a> CostEstimator<'a> {
-    fn new(
-        known: &'a HashMap<&'a Name, &'a Node<FragmentDefinition>>,
-        positions: &'a Positions<'a>,
-        variables: &'a Variables,
-        limits: &'a Limits,
-    ) -> Self {
+    fn new(document: &'a Document, positions: &'a Positions<'a>, variables: &'a Variables, limits: &'a Limits) -> Self {
+        let known = document.definitions.iter().filter_map(|definition| definition.as_fragment_definition());
+        let known = known.map(|fragment| (&fragment.name, fragment)).collect();
         let lengths = ListLengths { variables, definitions: &[], limits };
         let argument_bytes = ArgumentBytes::new(variables);
         Self { known, positions, lengths, argument_bytes, limits, fragments: HashMap::new() }
@@ -151,6 +151,10 @@ impl<'a> CostEstimator<'a> {
         self.fragments.clear();
         self.lengths.definitions = &operation.variables;
         self.argument_bytes.enter(operation);
+        self.bound(&[], &operation.directives)?;
+        for variable in &operation.variables {
+            self.bound(&[], &variable.directives)?;
+        }
         self.selections(&operation.selection_set, 0, false)
     }
 
@@ -163,9 +167,11 @@ impl<'a> CostEstimator<'a> {
             weight.add(match selection {
                 Selection::Field(field) => self.field(field, level, introspection)?,
                 Selection::InlineFragment(inline) => {
+                    self.bound(&[], &inline.directives)?;
                     spread(self.selections(&inline.selection_set, level + 1, introspection)?)
                 }
                 Selection::FragmentSpread(named) => {
+                    self.bound(&[], &named.directives)?;
                     spread(self.fragment(&named.fragment_name, level + 1, introspection)?)
                 }
             });
@@ -175,7 +181,7 @@ impl<'a> CostEstimator<'a> {
 
     fn fragment(&mut self, name: &'a Name, level: u64, introspection: bool) -> Result<Weight, OperationError> {
         let key = (name.as_str(), introspection);
-        let Some(fragment) = self.known.get(name) else {
+        let Some(&fragment) = self.known.get(name) else {
             let position = self.positions.of(name.location());
             return Err(OperationError::rule(format!("Fragment \"{name}\" is not defined."), [position]));
         };
@@ -187,12 +193,14 @@ impl<'a> CostEstimator<'a> {
             }
             None => self.fragments.insert(key, None),
         };
+        self.bound(&[], &fragment.directives)?;
         let weight = self.selections(&fragment.selection_set, level, introspection)?;
         self.fragments.insert(key, Some(weight));
         Ok(weight)
     }
 
     fn field(&mut self, field: &'a Field, level: u64, introspection: bool) -> Result<Weight, OperationError> {
+        self.bound(&field.arguments, &field.directives)?;
         let name = field.name.as_str();
         let within = introspection || matches!(name, "__schema" | "__type");
         let leaf = field.selection_set.is_empty();
@@ -209,6 +217,14 @@ impl<'a> CostEstimator<'a> {
             cost: Amount::of_field(paged, own, times.of(inner.cost)),
             bytes: Amount::of_field(paged, self.argument_bytes.of(&field.arguments), times.of(inner.bytes)),
         })
+    }
+
+    /// Refuses an element with too many arguments or directives, or a directive with too many arguments.
+    fn bound(&self, arguments: &[Node<Argument>], directives: &DirectiveList) -> Result<(), OperationError> {
+        let check = |count: usize| Limit::Arguments.check(count as u64, self.limits.arguments as u64);
+        check(arguments.len())?;
+        Limit::Directives.check(directives.len() as u64, self.limits.directives as u64)?;
+        directives.iter().try_for_each(|directive| check(directive.arguments.len()))
     }
 
     /// Returns the number of times that the selections of `field` are resolved.
@@ -270,11 +286,9 @@ mod tests {
         let (positions, document) = (Positions::new(document), parse(document));
         let limits = Limits { nesting: 60, ..Limits::default() };
         let variables = Variables::from_json(variables);
-        let definitions = document.definitions.iter();
-        let known = definitions.clone().filter_map(|definition| definition.as_fragment_definition());
-        let known = known.map(|fragment| (&fragment.name, fragment)).collect();
-        let mut estimator = CostEstimator::new(&known, &positions, &variables, &limits);
-        let operation = { definitions }.find_map(|definition| definition.as_operation_definition()).unwrap();
+        let mut estimator = CostEstimator::new(&document, &positions, &variables, &limits);
+        let mut definitions = document.definitions.iter();
+        let operation = definitions.find_map(|definition| definition.as_operation_definition()).unwrap();
         estimator.operation(operation)
     }
 
@@ -316,8 +330,8 @@ mod tests {
         let limits = Limits { largest_page: 50, largest_limit: 70, ..Limits::default() };
         let cost = |document: &str, variables: serde_json::Value| {
             let (positions, document) = (Positions::new(document), parse(document));
-            let (known, variables) = (HashMap::new(), Variables::from_json(variables));
-            let mut estimator = CostEstimator::new(&known, &positions, &variables, &limits);
+            let variables = Variables::from_json(variables);
+            let mut estimator = CostEstimator::new(&document, &positions, &variables, &limits);
             estimator.operation(document.definitions[0].as_operation_definition().unwrap()).unwrap().cost.total()
         };
         for size in ["50", "51", "50000", "99999999999"] {

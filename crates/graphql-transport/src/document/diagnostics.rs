@@ -9,11 +9,11 @@ use super::positions::Positions;
 use crate::limits::Limits;
 use crate::operation_error::{OperationError, RuleViolation};
 
-/// Rules that this server checks itself, because the library is stricter than the specification.
+/// Rule that this server checks itself, because the library is stricter than the specification.
 ///
 /// The library counts each occurrence of a subscription's root field. The specification (section 5.2.3.1) counts fields
 /// after they are merged.
-const OWN_RULES: [&str; 1] = ["SubscriptionUsesMultipleFields"];
+const OWN_RULE: &str = "SubscriptionUsesMultipleFields";
 
 /// Returns the error for a document that is not GraphQL.
 pub(super) fn unparsable(errors: &DiagnosticList, positions: &Positions<'_>) -> OperationError {
@@ -33,8 +33,7 @@ pub(super) fn rule_violations(
     positions: &Positions<'_>,
     limits: &Limits,
 ) -> Result<(), OperationError> {
-    let own = |name: Option<&str>| name.is_some_and(|name| OWN_RULES.contains(&name));
-    let rules = errors.iter().filter(|error| !own(error.error.unstable_error_name()));
+    let rules = errors.iter().filter(|error| error.error.unstable_error_name() != Some(OWN_RULE));
     let rules = rules.take(limits.errors).map(|error| {
         let message = error.error.unstable_compat_message().unwrap_or_else(|| error.error.to_string());
         let offset = error.error.location().map(|span| span.offset());

@@ -11,7 +11,6 @@ use std::fmt;
 
 use apollo_compiler::Node;
 use apollo_compiler::ast::{Document, OperationDefinition, OperationType, Type, VariableDefinition};
-use apollo_compiler::schema::{ExtendedType, InputObjectType};
 use async_graphql::indexmap::IndexMap;
 use async_graphql::{Name, Value, Variables};
 use bytes::Bytes;
@@ -69,7 +68,7 @@ struct Source<'a> {
     count: Cell<u64>,
 }
 
-impl<'a> Source<'a> {
+impl Source<'_> {
     /// Returns the value of a scalar that is carried as text.
     fn carried(&self, text: &str) -> Value {
         match text {
@@ -83,13 +82,6 @@ impl<'a> Source<'a> {
     fn count<E: Error>(&self) -> Result<(), E> {
         self.count.update(|count| count + 1);
         if self.count.get() > self.allowed { Err(E::custom("too many values")) } else { Ok(()) }
-    }
-
-    fn input_object(&self, expected: &Type) -> Option<&'a InputObjectType> {
-        match self.types.schema().types.get(expected.inner_named_type()) {
-            Some(ExtendedType::InputObject(definition)) => Some(definition),
-            _ => None,
-        }
     }
 }
 
@@ -200,7 +192,8 @@ impl<'de> Visitor<'de> for TypedValue<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         // An object where a list is expected is its only element.
-        let definition = self.expected.and_then(|expected| self.source.input_object(expected));
+        let schema = self.source.types.schema();
+        let definition = self.expected.and_then(|expected| schema.get_input_object(expected.inner_named_type()));
         let mut fields = IndexMap::with_capacity(self.capacity);
         while let Some(name) = members.next_key_seed(FieldName(self.source.types))? {
             let field = definition.and_then(|definition| definition.fields.get(name.as_str()));

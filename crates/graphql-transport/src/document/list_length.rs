@@ -1,13 +1,11 @@
-//! Reads the length of a field's list, or the number up to which it counts, from its arguments.
+//! Reads the length of a field's list, or the number up to which it counts, from its arguments. Without it, a page of a
+//! thousand items would cost as little as a page of one.
 
+use apollo_compiler::Node;
 use apollo_compiler::ast::{Field, Value, VariableDefinition};
-use apollo_compiler::{Name, Node};
 use async_graphql::{Value as Given, Variables};
 
 use crate::limits::Limits;
-
-/// Arguments with the length of a list.
-const SIZES: [&str; 3] = ["first", "last", "limit"];
 
 /// Field that counts the items of a list.
 pub(super) const COUNT: &str = "totalCount";
@@ -20,21 +18,26 @@ pub(super) struct ListLengths<'a> {
     pub(super) limits: &'a Limits,
 }
 
+/// A value that is not a variable: one of the document, or the given value of a variable.
+#[derive(Clone, Copy)]
+enum Resolved<'a> {
+    Written(&'a Value),
+    Given(&'a Given),
+}
+
 impl ListLengths<'_> {
-    /// Returns the largest list length in the arguments.
+    /// Returns the largest list length in the arguments, and in the input objects that are arguments.
     pub(super) fn of_field(&self, field: &Field) -> Option<u64> {
-        let sizes = field.arguments.iter().filter_map(|argument| {
-            let largest = self.largest(&argument.name);
-            match &*argument.value {
-                Value::Object(fields) => self.of_object(fields),
-                Value::Variable(name) => match self.variable(name)? {
-                    Sized::Number(number) => largest.map(|largest| number.min(largest)),
-                    Sized::Object(size) => Some(size),
-                },
-                value => Some(constant(value)?.min(largest?)),
+        let lengths = field.arguments.iter().filter_map(|argument| match self.resolve(&argument.value)? {
+            Resolved::Written(Value::Object(fields)) => {
+                fields.iter().filter_map(|(name, value)| self.length(name, self.resolve(value)?)).max()
             }
+            Resolved::Given(Given::Object(fields)) => {
+                fields.iter().filter_map(|(name, value)| self.length(name, Resolved::Given(value))).max()
+            }
+            value => self.length(&argument.name, value),
         });
-        sizes.max()
+        lengths.max()
     }
 
     /// Returns the number up to which a field counts items; 0 for a field that counts nothing.
@@ -42,82 +45,38 @@ impl ListLengths<'_> {
         if field.name != COUNT {
             return 0;
         }
-        let given =
-            field.arguments.iter().find(|argument| argument.name == "upTo").and_then(|argument| {
-                match &*argument.value {
-                    Value::Variable(name) => match self.variable(name)? {
-                        Sized::Number(number) => Some(number),
-                        Sized::Object(_) => None,
-                    },
-                    value => constant(value),
-                }
-            });
+        let argument = field.arguments.iter().find(|argument| argument.name == "upTo");
+        let given = argument.and_then(|argument| number(self.resolve(&argument.value)?));
         given.unwrap_or(self.limits.default_count).min(self.limits.largest_count)
     }
 
-    /// Returns the largest length that an argument counts; `None` if it is not the length of a list.
-    fn largest(&self, name: &str) -> Option<u64> {
-        let largest = if name == "limit" { self.limits.largest_limit } else { self.limits.largest_page };
-        SIZES.contains(&name).then_some(largest)
-    }
-
-    /// Returns the largest list length in an input object.
-    fn of_object(&self, fields: &[(Name, Node<Value>)]) -> Option<u64> {
-        let sizes = fields.iter().filter_map(|(name, value)| {
-            let number = match &**value {
-                Value::Variable(name) => match self.variable(name)? {
-                    Sized::Number(number) => number,
-                    Sized::Object(_) => return None,
-                },
-                value => constant(value)?,
-            };
-            Some(number.min(self.largest(name)?))
-        });
-        sizes.max()
-    }
-
-    /// Returns the list length in a variable's value: the number itself, or the largest length in an object.
-    fn variable(&self, name: &Name) -> Option<Sized> {
-        match self.variables.get(name.as_str()) {
-            Some(Given::Object(fields)) => {
-                let sizes = fields.iter().filter_map(|(name, size)| Some(given(size)?.min(self.largest(name)?)));
-                sizes.max().map(Sized::Object)
-            }
-            Some(value) => given(value).map(Sized::Number),
-            None => {
-                let definition = self.definitions.iter().find(|definition| definition.name == *name)?;
-                match &**definition.default_value.as_ref()? {
-                    Value::Object(fields) => {
-                        let sizes =
-                            fields.iter().filter_map(|(name, size)| Some(constant(size)?.min(self.largest(name)?)));
-                        sizes.max().map(Sized::Object)
-                    }
-                    value => constant(value).map(Sized::Number),
-                }
-            }
+    /// Returns a value itself, or the value of the variable that it is; `None` for a variable without a value.
+    fn resolve<'v>(&'v self, value: &'v Value) -> Option<Resolved<'v>> {
+        let Value::Variable(name) = value else { return Some(Resolved::Written(value)) };
+        if let Some(given) = self.variables.get(name.as_str()) {
+            return Some(Resolved::Given(given));
         }
+        let definition = self.definitions.iter().find(|definition| definition.name == *name)?;
+        definition.default_value.as_ref().map(|default| Resolved::Written(default))
+    }
+
+    /// Returns the list length in an argument or input field; `None` if it has none.
+    fn length(&self, name: &str, value: Resolved<'_>) -> Option<u64> {
+        let largest = match name {
+            "first" | "last" => self.limits.largest_page,
+            "limit" => self.limits.largest_limit,
+            _ => return None,
+        };
+        Some(number(value)?.min(largest))
     }
 }
 
-/// Length of a list according to a variable.
-enum Sized {
-    Number(u64),
-    /// The largest length in an input object.
-    Object(u64),
-}
-
-/// Returns the list length in a value of the document, at least 1; `None` for a value that is not an integer.
-fn constant(value: &Value) -> Option<u64> {
-    match value {
-        Value::Int(number) => Some(number.as_str().parse().unwrap_or(1).max(1)),
-        _ => None,
-    }
-}
-
-/// Returns the list length in the value of a variable, at least 1; `None` for a value that is not a number.
-fn given(value: &Given) -> Option<u64> {
-    match value {
-        Given::Number(number) => Some(number.as_u64().unwrap_or(1).max(1)),
-        _ => None,
-    }
+/// Returns a number, at least 1; `None` for a value that is not a number.
+fn number(value: Resolved<'_>) -> Option<u64> {
+    let number = match value {
+        Resolved::Written(Value::Int(number)) => number.as_str().parse().ok(),
+        Resolved::Given(Given::Number(number)) => number.as_u64(),
+        _ => return None,
+    };
+    Some(number.unwrap_or(1).max(1))
 }

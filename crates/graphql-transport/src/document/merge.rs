@@ -21,14 +21,13 @@ use async_graphql_value::Value as Literal;
 use plain_json::UNWRITTEN;
 
 use super::shape::{Member, Shape};
-use super::types::{self, TypeSystem};
+use super::types;
 use super::values::{self, AbsentFields, InputLocation, Values};
 use crate::absent_values::AbsentValues;
 use crate::operation_error::{Limit, OperationError};
 
 /// Merges selection sets of one operation.
 pub(super) struct Merge<'a> {
-    pub(super) types: &'a TypeSystem,
     pub(super) fragments: &'a FragmentMap,
     pub(super) values: Values<'a>,
     /// Number of selections that were visited. A visit counts as a comparison.
@@ -58,7 +57,7 @@ impl<'a> Merge<'a> {
         sets: &[&'a SelectionSet],
         position: Pos,
     ) -> Result<Merged, OperationError> {
-        let types = self.types;
+        let types = self.values.types;
         if let Some(groups) = self.collect(parent, sets)? {
             return self.fields(groups, position);
         }
@@ -120,8 +119,8 @@ impl<'a> Merge<'a> {
                     (Some(fragment.type_condition()), &fragment.selection_set)
                 }
             };
-            let applies = condition.is_none_or(|condition| self.types.applies(condition, object));
-            if !applies && self.types.possible(object).is_some() {
+            let applies = condition.is_none_or(|condition| self.values.types.applies(condition, object));
+            if !applies && self.values.types.possible(object).is_some() {
                 return Ok(false);
             }
             if applies && !self.collect_set(object, set, groups, seen)? {

@@ -7,9 +7,9 @@
 //! The cheapest checks come first, and each bounds the next:
 //!
 //! 1. `lexer` counts tokens and brackets, without allocating memory.
-//! 2. `apollo-compiler` parses the text.
-//! 3. `bounds` counts operations, variables, arguments and directives; `cost` estimates the cost of fields and
-//!    the bytes of their arguments, with fragments spread.
+//! 2. `apollo-compiler` parses the text. The operations and their variables are counted.
+//! 3. `cost` counts arguments and directives, and estimates the cost of fields and the bytes of their arguments, with
+//!    fragments spread.
 //! 4. The fields get their types from the schema; `comparisons` bounds the search for fields that can't be merged.
 //! 5. `apollo-compiler` validates the document. The result of these steps is stored (`prepared`). For a document that
 //!    is sent again, only the cost is estimated again, because it depends on the variables.
@@ -18,7 +18,6 @@
 
 mod argument_bytes;
 mod argument_path;
-mod bounds;
 mod comparisons;
 mod cost;
 mod diagnostics;
@@ -98,14 +97,13 @@ pub(super) fn check(
     let variables = variables::coerce(types.schema(), &operation.variables, given, &positions)?;
     let values = Values {
         syntax: &prepared.syntax,
-        schema: types.schema(),
-        scalars: types.scalars(),
+        types,
         definitions: &operation.variables,
         variables: &variables,
         positions: &positions,
     };
     let (fragments, allowed) = (&document.fragments, limits.comparisons);
-    let mut merge = Merge { types, fragments, values, visited: 0, allowed, absent: AbsentValues::default() };
+    let mut merge = Merge { fragments, values, visited: 0, allowed, absent: AbsentValues::default() };
     let position = positions.of(operation.location());
     let (set, shape) = merge.sets(operation.object_type(), &[&operation.selection_set], position)?;
     let absent = merge.absent;
@@ -143,13 +141,11 @@ fn prepare(
         let cost = cost::check(&prepared.syntax, positions, &given, limits)?;
         return Ok((prepared, given, cost));
     }
-    lexer::check(text, limits)?;
     let syntax = parse(text, positions, limits)?;
-    bounds::check(&syntax, positions, limits)?;
     let given = given::read(given, &syntax, selected, types, limits)?;
     let cost = cost::check(&syntax, positions, &given, limits)?;
     let document = validate(&syntax, types, positions, limits)?;
-    let prepared = Arc::new(Prepared::new(syntax, document, limits));
+    let prepared = Arc::new(Prepared { syntax, document, limits: *limits });
     types.recent().insert(text, &prepared);
     Ok((prepared, given, cost))
 }
@@ -161,19 +157,19 @@ fn is_introspection(item: &executor::Selection) -> bool {
 
 /// Validates the text of a document with all its operations. Values of variables are not checked.
 pub(super) fn validate_text(text: &str, types: &TypeSystem, limits: &Limits) -> Result<(), OperationError> {
-    lexer::check(text, limits)?;
     let positions = Positions::new(text);
     let syntax = parse(text, &positions, limits)?;
-    bounds::check(&syntax, &positions, limits)?;
     cost::check(&syntax, &positions, &Variables::default(), limits)?;
     validate(&syntax, types, &positions, limits).map(drop)
 }
 
+/// Parses a text within the limits on tokens, brackets, operations and variables.
 fn parse(text: &str, positions: &Positions<'_>, limits: &Limits) -> Result<ast::Document, OperationError> {
+    lexer::check(text, limits)?;
     // The parser also counts spaces, commas and comments as tokens.
     let tokens = limits.tokens.saturating_mul(3).saturating_add(8);
     let mut parser = Parser::new().recursion_limit(PARSER_RECURSION).token_limit(tokens);
-    parser.parse_ast(text, "request.graphql").map_err(|invalid| {
+    let syntax = parser.parse_ast(text, "request.graphql").map_err(|invalid| {
         let passed = [
             (Limit::Tokens, parser.tokens_reached(), tokens),
             (Limit::Brackets, parser.recursion_reached(), PARSER_RECURSION),
@@ -181,7 +177,31 @@ fn parse(text: &str, positions: &Positions<'_>, limits: &Limits) -> Result<ast::
         let passed =
             passed.into_iter().find_map(|(limit, actual, allowed)| limit.check(actual as u64, allowed as u64).err());
         passed.unwrap_or_else(|| diagnostics::unparsable(&invalid.errors, positions))
-    })
+    })?;
+    check_definitions(&syntax, positions, limits)?;
+    Ok(syntax)
+}
+
+/// Refuses a document with too many operations, with too many variables of one, or with definitions of types.
+fn check_definitions(syntax: &ast::Document, positions: &Positions<'_>, limits: &Limits) -> Result<(), OperationError> {
+    let operations = syntax.definitions.iter().filter(|definition| definition.as_operation_definition().is_some());
+    Limit::Operations.check(operations.count() as u64, limits.operations as u64)?;
+    for definition in &syntax.definitions {
+        match definition {
+            ast::Definition::OperationDefinition(operation) => {
+                Limit::Variables.check(operation.variables.len() as u64, limits.variables as u64)?;
+            }
+            ast::Definition::FragmentDefinition(_) => {}
+            other => {
+                let position = positions.of(other.location());
+                return Err(OperationError::rule(
+                    "A request may only contain operations and fragments; remove the other definitions.",
+                    [position],
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn validate(
@@ -225,23 +245,16 @@ fn definitions(
     let present = definitions.iter().filter(|definition| variables.contains_key(definition.name.as_str()));
     let definition = |definition: &Node<ast::VariableDefinition>| {
         let position = positions.of(definition.location());
+        let var_type = executor::Type::new(&definition.ty.to_string())?;
         let definition = executor::VariableDefinition {
             name: Positioned::new(Name::new(&definition.name), position),
-            var_type: Positioned::new(type_of(&definition.ty), position),
+            var_type: Positioned::new(var_type, position),
             directives: Vec::new(),
             default_value: None,
         };
-        Positioned::new(definition, position)
+        Some(Positioned::new(definition, position))
     };
-    present.map(definition).collect()
-}
-
-fn type_of(given: &ast::Type) -> executor::Type {
-    let base = match given {
-        ast::Type::Named(name) | ast::Type::NonNullNamed(name) => executor::BaseType::Named(Name::new(name)),
-        ast::Type::List(item) | ast::Type::NonNullList(item) => executor::BaseType::List(Box::new(type_of(item))),
-    };
-    executor::Type { base, nullable: !given.is_non_null() }
+    present.filter_map(definition).collect()
 }
 
 fn document_of(

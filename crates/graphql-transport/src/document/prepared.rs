@@ -21,13 +21,7 @@ const MAX_BYTES: u64 = 128 << 10;
 pub(super) struct Prepared {
     pub(super) syntax: ast::Document,
     pub(super) document: Valid<ExecutableDocument>,
-    limits: Limits,
-}
-
-impl Prepared {
-    pub(super) fn new(syntax: ast::Document, document: Valid<ExecutableDocument>, limits: &Limits) -> Self {
-        Self { syntax, document, limits: *limits }
-    }
+    pub(super) limits: Limits,
 }
 
 /// The stored documents, by text.

@@ -6,23 +6,22 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use apollo_compiler::Node;
 use apollo_compiler::ast::{Document, Type, Value as Written, VariableDefinition};
 use apollo_compiler::schema::{ExtendedType, InputObjectType};
-use apollo_compiler::{Node, Schema};
 use async_graphql::{Name, Value, Variables};
 use async_graphql_value::Value as Literal;
 
 use super::argument_path;
 use super::positions::Positions;
-use super::types::CheckedScalar;
+use super::types::{CheckedScalar, TypeSystem};
 use crate::operation_error::OperationError;
 use plain_json as json;
 
 /// The values of one operation's arguments.
 pub(super) struct Values<'a> {
     pub(super) syntax: &'a Document,
-    pub(super) schema: &'a Schema,
-    pub(super) scalars: &'a [CheckedScalar],
+    pub(super) types: &'a TypeSystem,
     pub(super) definitions: &'a [Node<VariableDefinition>],
     /// The values of the variables, coerced.
     pub(super) variables: &'a Variables,
@@ -87,11 +86,8 @@ impl Values<'_> {
         location: InputLocation<'_>,
         absent: &mut AbsentFields<'w>,
     ) -> Result<Literal, OperationError> {
-        let definition =
-            location.expected.and_then(|expected| match self.schema.types.get(expected.inner_named_type()) {
-                Some(ExtendedType::InputObject(definition)) => Some(definition),
-                _ => None,
-            });
+        let schema = self.types.schema();
+        let definition = location.expected.and_then(|expected| schema.get_input_object(expected.inner_named_type()));
         let one_of = definition.map(|definition| OneOf::new(definition));
         let mut seen = HashSet::new();
         let mut object = Vec::with_capacity(fields.len());
@@ -133,8 +129,8 @@ impl Values<'_> {
         location: InputLocation<'_>,
         absent: &AbsentFields<'_>,
     ) -> Result<(), OperationError> {
-        let Some(expected) = location.expected.filter(|_| !self.scalars.is_empty()) else { return Ok(()) };
-        let Err(Misfit { scalar, steps }) = self.fit(value, expected) else { return Ok(()) };
+        let Some(expected) = location.expected.filter(|_| !self.types.scalars().is_empty()) else { return Ok(()) };
+        let Err(Misfit { steps, reason: scalar }) = self.fit(value, expected) else { return Ok(()) };
         let path: Vec<String> = absent.path.iter().map(ToString::to_string).chain(steps.into_iter().rev()).collect();
         let (at, CheckedScalar { name, example, .. }) = (path.join("."), scalar);
         let message = format!("Argument \"{at}\": The value is not of type \"{name}\"; an example is {example}.");
@@ -142,7 +138,7 @@ impl Values<'_> {
     }
 
     /// Returns the first scalar in a value that does not fit. Recursive; the JSON decoder bounds the depth.
-    fn fit(&self, value: &Value, expected: &Type) -> Result<(), Misfit> {
+    fn fit(&self, value: &Value, expected: &Type) -> Result<(), Misfit<CheckedScalar>> {
         let name = match (expected, value) {
             (_, Value::Null) => return Ok(()),
             (Type::List(item) | Type::NonNullList(item), Value::List(values)) => {
@@ -154,7 +150,7 @@ impl Values<'_> {
             (Type::List(item) | Type::NonNullList(item), single) => return self.fit(single, item),
             (Type::Named(name) | Type::NonNullNamed(name), _) => name,
         };
-        match (self.schema.types.get(name), value) {
+        match (self.types.schema().types.get(name), value) {
             (Some(ExtendedType::InputObject(definition)), Value::Object(fields)) => {
                 fields.iter().try_for_each(|(key, value)| match definition.fields.get(key.as_str()) {
                     Some(field) => self.fit(value, &field.ty).map_err(|misfit| misfit.at(key.to_string())),
@@ -162,9 +158,9 @@ impl Values<'_> {
                 })
             }
             (Some(ExtendedType::Scalar(_)), value) => {
-                let scalar = self.scalars.iter().find(|scalar| scalar.name == name.as_str());
+                let scalar = self.types.scalars().iter().find(|scalar| scalar.name == name.as_str());
                 match scalar.filter(|scalar| !(scalar.fits)(value)) {
-                    Some(scalar) => Err(Misfit { scalar: *scalar, steps: Vec::new() }),
+                    Some(scalar) => Err(Misfit::new(*scalar)),
                     None => Ok(()),
                 }
             }
@@ -220,15 +216,20 @@ impl Values<'_> {
     }
 }
 
-/// A scalar that does not fit its type.
-struct Misfit {
-    scalar: CheckedScalar,
+/// A part of a value that does not fit its type.
+pub(super) struct Misfit<R> {
     /// Path inside the value, innermost step first.
-    steps: Vec<String>,
+    pub(super) steps: Vec<String>,
+    pub(super) reason: R,
 }
 
-impl Misfit {
-    fn at(mut self, step: String) -> Self {
+impl<R> Misfit<R> {
+    pub(super) fn new(reason: R) -> Self {
+        Self { steps: Vec::new(), reason }
+    }
+
+    /// Adds the step from an object or list to the part.
+    pub(super) fn at(mut self, step: String) -> Self {
         self.steps.push(step);
         self
     }

@@ -9,7 +9,7 @@ use apollo_compiler::{Node, Schema};
 use async_graphql::{Name, Value, Variables};
 
 use super::positions::Positions;
-use super::values::{self, OneOf};
+use super::values::{self, Misfit, OneOf};
 use crate::operation_error::OperationError;
 
 /// Checks the values of the declared variables against their types and returns them, with defaults.
@@ -28,7 +28,9 @@ pub(super) fn coerce(
         };
         let value = match (given.remove(name), &definition.default_value) {
             (Some(value), _) => {
-                check(schema, &definition.ty, &value).map_err(|wrong| refuse(&wrong.path(), &wrong.reason))?;
+                check(schema, &definition.ty, &value).map_err(|Misfit { steps, reason }| {
+                    refuse(&steps.into_iter().rev().collect::<String>(), &reason)
+                })?;
                 value
             }
             (None, Some(default)) => values::constant(default).ok_or_else(|| refuse("", "has no usable default."))?,
@@ -42,30 +44,8 @@ pub(super) fn coerce(
     Ok(coerced)
 }
 
-/// A value that does not fit its type.
-struct Misfit {
-    /// Path inside the variable's value, innermost step first.
-    steps: Vec<String>,
-    reason: String,
-}
-
-impl Misfit {
-    fn new(reason: impl Into<String>) -> Self {
-        Self { steps: Vec::new(), reason: reason.into() }
-    }
-
-    fn at(mut self, step: String) -> Self {
-        self.steps.push(step);
-        self
-    }
-
-    fn path(&self) -> String {
-        self.steps.iter().rev().map(String::as_str).collect()
-    }
-}
-
 /// Checks a value against its type. Recursive; the JSON decoder bounds the depth.
-fn check(schema: &Schema, expected: &Type, value: &Value) -> Result<(), Misfit> {
+fn check(schema: &Schema, expected: &Type, value: &Value) -> Result<(), Misfit<String>> {
     if *value == Value::Null {
         return if expected.is_non_null() {
             Err(Misfit::new(format!("of type \"{expected}\" needs a value.")))
@@ -96,7 +76,7 @@ fn check(schema: &Schema, expected: &Type, value: &Value) -> Result<(), Misfit> 
     if fits { Ok(()) } else { Err(Misfit::new(format!("is not a value of type \"{name}\"."))) }
 }
 
-fn object(schema: &Schema, definition: &InputObjectType, value: &Value) -> Result<(), Misfit> {
+fn object(schema: &Schema, definition: &InputObjectType, value: &Value) -> Result<(), Misfit<String>> {
     let Value::Object(fields) = value else {
         return Err(Misfit::new(format!("is not a value of type \"{}\".", definition.name)));
     };

@@ -208,15 +208,15 @@ impl ConnectionSlot {
     }
 
     /// Returns whether the client has taken nothing of a response for this time.
-    pub(super) fn leaves_unread(&self, patience: Duration) -> bool {
-        self.0.unread().values().any(|since| since.elapsed() > patience)
+    pub(super) fn leaves_unread(&self, limit: Duration) -> bool {
+        self.0.unread().values().any(|since| since.elapsed() > limit)
     }
 
     /// Returns the time at which the connection times out; `None` while it is busy.
     pub(super) fn due(&self, limits: &Limits) -> Option<Instant> {
         let phase = self.0.phase();
-        let patience = if phase.head { limits.header_timeout } else { limits.keep_alive };
-        (phase.busy == 0).then(|| phase.since + patience)
+        let limit = if phase.head { limits.header_timeout } else { limits.keep_alive };
+        (phase.busy == 0).then(|| phase.since + limit)
     }
 }
 

@@ -43,22 +43,8 @@ impl Manifest {
     /// Returns an error if the text has neither format, or if the SHA-256 of a document differs from its id.
     pub fn from_json(text: &str) -> Result<Self, InvalidManifest> {
         let value = json::read(text).map_err(|error| InvalidManifest::Json(error.to_string()))?;
-        let documents = match value {
-            Value::Object(mut manifest) if manifest.get("format").is_some_and(|format| format == APOLLO) => {
-                if manifest.get("version").is_none_or(|version| version != 1) {
-                    return Err(InvalidManifest::Format);
-                }
-                operations(manifest.remove("operations")).ok_or(InvalidManifest::Format)?
-            }
-            Value::Object(map) => map
-                .into_iter()
-                .map(|(id, text)| Some((id, string(text)?)))
-                .collect::<Option<_>>()
-                .ok_or(InvalidManifest::Format)?,
-            _ => return Err(InvalidManifest::Format),
-        };
         let mut by_hash = BTreeMap::new();
-        for (id, text) in documents {
+        for (id, text) in documents(value).ok_or(InvalidManifest::Format)? {
             let actual = sha256(&text);
             if plain(&id) != actual {
                 return Err(InvalidManifest::Id { id, actual });
@@ -113,13 +99,21 @@ fn plain(id: &str) -> &str {
     id.strip_prefix(PREFIX).unwrap_or(id)
 }
 
-fn operations(list: Option<Value>) -> Option<Vec<(String, String)>> {
-    let Some(Value::Array(list)) = list else { return None };
-    let operation = |operation: Value| {
-        let Value::Object(mut operation) = operation else { return None };
-        Some((string(operation.remove("id")?)?, string(operation.remove("body")?)?))
-    };
-    list.into_iter().map(operation).collect()
+/// Returns the documents of a manifest with their ids; `None` if it has neither format.
+fn documents(manifest: Value) -> Option<Vec<(String, String)>> {
+    let Value::Object(mut manifest) = manifest else { return None };
+    if manifest.get("format").is_none_or(|format| format != APOLLO) {
+        return manifest.into_iter().map(|(id, text)| Some((id, string(text)?))).collect();
+    }
+    if manifest.get("version").is_none_or(|version| version != 1) {
+        return None;
+    }
+    let Value::Array(operations) = manifest.remove("operations")? else { return None };
+    let member = |operation: &mut Value, name: &str| string(operation.get_mut(name)?.take());
+    operations
+        .into_iter()
+        .map(|mut operation| Some((member(&mut operation, "id")?, member(&mut operation, "body")?)))
+        .collect()
 }
 
 fn string(value: Value) -> Option<String> {
