@@ -64,7 +64,7 @@ pub(super) fn new(supervisor: &mut Supervisor, limits: &Limits, tls: Option<Tls>
 }
 
 /// Returns the durations of a shutdown. An operation that starts just before it keeps its full deadline.
-pub(super) fn patience(settings: &ConnectionSettings, limits: &Limits) -> ShutdownTimeouts {
+pub(super) fn shutdown_timeouts(settings: &ConnectionSettings, limits: &Limits) -> ShutdownTimeouts {
     ShutdownTimeouts { delay: settings.shutdown_delay, drain: limits.deadline + RESPONSE_SEND_TIME }
 }
 

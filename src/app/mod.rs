@@ -116,7 +116,7 @@ pub struct App {
     health: Option<(SocketAddr, Router)>,
     connections: TaskTracker,
     listener: Listener,
-    patience: ShutdownTimeouts,
+    timeouts: ShutdownTimeouts,
 }
 
 impl App {
@@ -198,8 +198,8 @@ impl App {
         let health = config.server.health.map(|address| (address, alone(probes.clone())));
         let shared = if health.is_some() { Router::new() } else { health::routes(probes, &terms) };
         let router = routes(edge, shared, sign_in, &config.server.base_path);
-        let patience = listener::patience(&config.connections, &limits);
-        Ok(Self { services, ids, supervisor, router, health, connections, listener, patience })
+        let timeouts = listener::shutdown_timeouts(&config.connections, &limits);
+        Ok(Self { services, ids, supervisor, router, health, connections, listener, timeouts })
     }
 
     /// Serves until a signal arrives, or until `ended` returns the reason why the process must end.
@@ -209,7 +209,7 @@ impl App {
         signals: Signals,
         ended: impl Future<Output = EndedEarly>,
     ) -> Result<(), AppError> {
-        let Self { ids, mut supervisor, router, health, connections, listener, patience, .. } = self;
+        let Self { ids, mut supervisor, router, health, connections, listener, timeouts, .. } = self;
         if let Some((address, router)) = health {
             let socket = listen(address).await?;
             let (draining, closing) = (supervisor.soft(), supervisor.soft());
@@ -222,7 +222,7 @@ impl App {
             connections.wait().await;
             Ok::<(), std::io::Error>(())
         });
-        let outcome = supervisor.run(patience, signals, ended).await;
+        let outcome = supervisor.run(timeouts, signals, ended).await;
         if let Err(error) = ids.release().await {
             tracing::warn!(%error, "could not release the machine id; it becomes free when its lease expires");
         }

@@ -16,7 +16,7 @@ use noetl_use_cases::error::ServiceError;
 /// Time between two reads while no bucket is being moved.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Time between two reads while buckets are being moved. It is much shorter than the time for which a statement that a
-/// fence refused is repeated (`PATIENCE` in `crates/service/src/moves/repetition.rs`).
+/// fence refused is repeated (`REPEATED_FOR` in `crates/service/src/moves/repetition.rs`).
 const MOVING: Duration = Duration::from_millis(100);
 
 /// Reads the map until `stop`.

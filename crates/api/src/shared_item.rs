@@ -21,7 +21,7 @@ use super::shared_reads::ReadNumber;
 use noetl_domain::ids::Id;
 
 /// Maximum time that a reader waits for the text that another reader renders.
-const PATIENCE: Duration = Duration::from_millis(250);
+const WAIT: Duration = Duration::from_millis(250);
 /// Time for which a text is kept.
 const KEPT: Duration = Duration::from_secs(2);
 /// Maximum size of all texts in bytes.
@@ -104,7 +104,7 @@ impl Rendering {
                 }
             }
             // The rendering holds the sender, so the only error is that of the time.
-            if timeout(PATIENCE, ended.changed()).await.is_err() {
+            if timeout(WAIT, ended.changed()).await.is_err() {
                 return None;
             }
         }

@@ -26,7 +26,7 @@ use noetl_domain::tx_snapshot::TxSnapshot;
 /// Maximum number of executions that one statement checks for derived rows.
 const PAGE: i64 = 500;
 /// Bounds on the time that writers wait: while the lock is requested, and while it is held.
-const PATIENCE: &str = "SET LOCAL lock_timeout = '250ms'; SET LOCAL statement_timeout = '1s'";
+const TIMEOUTS: &str = "SET LOCAL lock_timeout = '250ms'; SET LOCAL statement_timeout = '1s'";
 /// Settings of the connection. A check may take long, but not forever: then the partition is kept. Each statement is
 /// planned for its own parameters: a generic plan would search the whole partition for rows that do not exist.
 const SETTINGS: &str =
@@ -239,7 +239,7 @@ async fn drop_partition(
     judged: &DroppablePartition,
 ) -> sqlx::Result<Option<KeepReason>> {
     let mut tx = connection.begin().await?;
-    sqlx::raw_sql(PATIENCE).execute(&mut *tx).await?;
+    sqlx::raw_sql(TIMEOUTS).execute(&mut *tx).await?;
     // The parent is locked first, as in every other statement. `ONLY` leaves its other partitions unlocked.
     sqlx::query("LOCK TABLE ONLY noetl.event IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await?;
     if holds_unseen(&mut tx, &judged.partition, &judged.snapshot).await? {

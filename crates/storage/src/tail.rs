@@ -196,14 +196,14 @@ async fn skip_moved(connection: &mut PgConnection) -> sqlx::Result<bool> {
 }
 
 /// Takes the lease for `seconds` if it has expired or `owner` holds it, and raises the fence. `Ok(None)`: another owner
-/// holds it, or released it less than `patience` seconds ago. Times that no replica could have set yet were set before the
+/// holds it, or released it less than `pause` seconds ago. Times that no replica could have set yet were set before the
 /// clock stepped back, as in a standby with a slower clock, and do not count.
 #[tracing::instrument(level = "debug", name = "sql.tail.acquire", skip_all, fields(database = %shard.name()))]
 pub async fn acquire(
     shard: &Database,
     owner: &str,
     seconds: f64,
-    patience: f64,
+    pause: f64,
 ) -> Result<Option<TailCursor>, StorageError> {
     let update = sqlx::query!(
         r#"UPDATE noetl.tail_cursor AS cursor
@@ -225,7 +225,7 @@ pub async fn acquire(
                      here.oid AS "oid_here!""#,
         owner,
         seconds,
-        patience,
+        pause,
     );
     let Some(row) = shard.run(update.fetch_optional(shard.leases())).await? else {
         return Ok(None);

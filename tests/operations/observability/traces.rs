@@ -71,7 +71,7 @@ async fn spans_run_from_the_request_through_resolver_and_statement_to_the_publis
     }
     let whole = [
         "sql.executions.create",
-        "flight",
+        "batch",
         "executions.execute_batch",
         "executions.execute",
         "Mutation.execute",

@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 use super::schema::{Probe, TestSchema, schema};
 
 /// Time limit of every wait. It only ends a test that would otherwise hang.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json";
 
@@ -142,7 +142,7 @@ impl Server {
 /// Returns a client with its own connections, for servers without TLS. It trusts no certificate: reading those of the
 /// system takes longer than most requests.
 pub(crate) fn client() -> Client {
-    Client::builder().tls_certs_only([]).timeout(PATIENCE).build().unwrap()
+    Client::builder().tls_certs_only([]).timeout(TIMEOUT).build().unwrap()
 }
 
 pub(crate) async fn answer(request: RequestBuilder) -> (StatusCode, Value) {
@@ -159,12 +159,12 @@ pub(crate) fn code(answer: &Value) -> &str {
 
 /// Waits until a counter of the probe is at least `least`.
 pub(crate) async fn reaches(counter: &watch::Sender<usize>, least: usize) {
-    timeout(PATIENCE, counter.subscribe().wait_for(|count| *count >= least)).await.unwrap().unwrap();
+    timeout(TIMEOUT, counter.subscribe().wait_for(|count| *count >= least)).await.unwrap().unwrap();
 }
 
 /// Waits for a future and panics after the time limit.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, future).await.expect("timed out")
+    timeout(TIMEOUT, future).await.expect("timed out")
 }
 
 pub(crate) struct Socket(pub(crate) WebSocketStream<MaybeTlsStream<TcpStream>>);

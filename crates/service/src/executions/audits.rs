@@ -12,7 +12,7 @@ use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::Scope;
 use noetl_runtime::causes::WithCauses;
-use noetl_runtime::coalesce::Flight;
+use noetl_runtime::coalesce::SharedWork;
 use noetl_runtime::wake::WakeUps;
 use noetl_storage::log::LockedLog;
 use noetl_storage::pools::Databases;
@@ -38,13 +38,13 @@ pub(super) struct AuditedDuplicate {
 
 /// Writes an audit event for each duplicate to its subscription's log. The duplicates of one subscription share a
 /// transaction. This is best effort: events that can't be written are counted and dropped.
-pub(super) struct AuditFlight {
+pub(super) struct AuditBatches {
     pub(super) databases: Databases,
     pub(super) ids: Arc<Ids>,
     pub(super) wake_ups: WakeUps,
 }
 
-impl Flight for AuditFlight {
+impl SharedWork for AuditBatches {
     /// Each subscription has its turn.
     type Caller = Id;
     type Kind = Id;
@@ -81,7 +81,7 @@ pub(super) fn lost(count: usize) {
     metrics::counter!("noetl_duplicate_audits_lost_total").increment(count as u64);
 }
 
-impl AuditFlight {
+impl AuditBatches {
     async fn write(&self, subscription: Id, duplicates: &[AuditedDuplicate]) -> Result<(), ServiceError> {
         let mut log = LockedLog::lock(self.databases.shard_of(subscription), subscription).await?;
         // The scope of each caller was checked when its request named the subscription.

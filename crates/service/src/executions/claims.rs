@@ -8,7 +8,7 @@ use noetl_domain::actor::Actor;
 use noetl_domain::dedup_claims::{KeyRequest, claimants};
 use noetl_domain::execution::Creation;
 use noetl_runtime::causes::WithCauses;
-use noetl_runtime::coalesce::Flight;
+use noetl_runtime::coalesce::SharedWork;
 use noetl_storage::dedup::{self, CurrentClaim, NewClaim};
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::pools::Database;
@@ -29,11 +29,11 @@ pub(super) struct KeyClaim {
 }
 
 /// Claims keys in the cluster database.
-pub(super) struct ClaimFlight {
+pub(super) struct ClaimBatches {
     pub(super) cluster: Arc<Database>,
 }
 
-impl Flight for ClaimFlight {
+impl SharedWork for ClaimBatches {
     type Caller = Option<Actor>;
     type Kind = ();
     type Item = KeyClaim;
@@ -82,11 +82,11 @@ impl KeyClaim {
 }
 
 /// Settles claims in the cluster database.
-pub(super) struct SettleFlight {
+pub(super) struct SettleBatches {
     pub(super) cluster: Arc<Database>,
 }
 
-impl Flight for SettleFlight {
+impl SharedWork for SettleBatches {
     type Caller = ();
     type Kind = ();
     type Item = i64;

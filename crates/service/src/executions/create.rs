@@ -16,7 +16,7 @@ use noetl_domain::execution::Creation;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_runtime::clock;
-use noetl_runtime::coalesce::Flight;
+use noetl_runtime::coalesce::SharedWork;
 use noetl_runtime::wake::WakeUps;
 use noetl_storage::budget::uncharged;
 use noetl_storage::dedup::{self, ReservedClaim};
@@ -40,13 +40,13 @@ pub(super) struct Creations {
 }
 
 /// Creates executions on one shard. Concurrent calls share the statements.
-pub(super) struct CreateFlight {
+pub(super) struct CreateBatches {
     pub(super) shard: ShardIndex,
     pub(super) database: Arc<Database>,
     pub(super) wake_ups: WakeUps,
 }
 
-impl Flight for CreateFlight {
+impl SharedWork for CreateBatches {
     type Caller = Option<Actor>;
     type Kind = ();
     type Item = Arc<Creation>;
@@ -109,12 +109,12 @@ impl Executions {
         created
     }
 
-    /// Creates executions on their shards. Returns the outcome of each, as [`CreateFlight`] does.
+    /// Creates executions on their shards. Returns the outcome of each, as [`CreateBatches`] does.
     async fn create_once(
         &self,
         creations: Vec<Arc<Creation>>,
         actor: Option<&Actor>,
-    ) -> Vec<(Arc<Creation>, <CreateFlight as Flight>::Output)> {
+    ) -> Vec<(Arc<Creation>, <CreateBatches as SharedWork>::Output)> {
         let groups = by_shard(&self.databases, creations, |creation| creation.execution_id);
         let created = groups.into_iter().map(async |(shard, group)| {
             let bytes = group.iter().map(|one| one.weight()).sum();

@@ -34,9 +34,9 @@ use moka::future::Cache;
 use super::catalog::Catalog;
 use super::ids::Ids;
 use super::projections::Projections;
-use audits::AuditFlight;
-use claims::{ClaimFlight, SettleFlight};
-use create::CreateFlight;
+use audits::AuditBatches;
+use claims::{ClaimBatches, SettleBatches};
+use create::CreateBatches;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_runtime::coalesce::Coalescer;
@@ -59,11 +59,11 @@ pub struct Executions {
     wake_ups: WakeUps,
     projections: Projections,
     heads: Cache<Id, Arc<FirstEvent>>,
-    claims: Coalescer<ClaimFlight>,
+    claims: Coalescer<ClaimBatches>,
     /// By shard.
-    creations: Arc<[Coalescer<CreateFlight>]>,
-    settlements: Coalescer<SettleFlight>,
-    audits: Coalescer<AuditFlight>,
+    creations: Arc<[Coalescer<CreateBatches>]>,
+    settlements: Coalescer<SettleBatches>,
+    audits: Coalescer<AuditBatches>,
 }
 
 impl Executions {
@@ -82,13 +82,13 @@ impl Executions {
         let projections = Projections::new(databases.clone(), catalog.clone());
         let cluster = || Arc::clone(databases.cluster());
         let creation = |(shard, database): (ShardIndex, &Arc<Database>)| {
-            Coalescer::new(CreateFlight { shard, database: Arc::clone(database), wake_ups: wake_ups.clone() })
+            Coalescer::new(CreateBatches { shard, database: Arc::clone(database), wake_ups: wake_ups.clone() })
         };
-        let audits = AuditFlight { databases: databases.clone(), ids: Arc::clone(&ids), wake_ups: wake_ups.clone() };
+        let audits = AuditBatches { databases: databases.clone(), ids: Arc::clone(&ids), wake_ups: wake_ups.clone() };
         Self {
-            claims: Coalescer::new(ClaimFlight { cluster: cluster() }),
+            claims: Coalescer::new(ClaimBatches { cluster: cluster() }),
             creations: (0..).zip(databases.shards()).map(creation).collect(),
-            settlements: Coalescer::new(SettleFlight { cluster: cluster() }),
+            settlements: Coalescer::new(SettleBatches { cluster: cluster() }),
             audits: Coalescer::new(audits),
             databases,
             ids,

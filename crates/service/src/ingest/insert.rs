@@ -18,7 +18,7 @@ use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::TenancyError;
-use noetl_runtime::coalesce::Flight;
+use noetl_runtime::coalesce::SharedWork;
 use noetl_runtime::wake::WakeUps;
 use noetl_storage::error::StorageError;
 use noetl_storage::ingest::{
@@ -46,14 +46,14 @@ pub(super) const STALE: &str = "this lease does not hold the entry: it was relea
 type Outcomes = Vec<Result<Landed, ServiceError>>;
 
 /// Inserts events that have no values of other columns. Concurrent calls share the statements.
-pub(super) struct InsertFlight {
+pub(super) struct InsertBatches {
     pub(super) shard: ShardIndex,
     pub(super) database: Arc<Database>,
     pub(super) wake_ups: WakeUps,
     pub(super) ids: Arc<Ids>,
 }
 
-impl Flight for InsertFlight {
+impl SharedWork for InsertBatches {
     type Caller = Option<Actor>;
     type Kind = Writer;
     type Item = Arc<NewEvent>;

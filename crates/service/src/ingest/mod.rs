@@ -17,7 +17,7 @@ use super::moves::repeated_for_each;
 use super::outbox::forward::{current_ids, followed_ids};
 use super::shards::by_shard;
 use columns::Columns;
-use insert::{InsertFlight, Landed, STALE, other_execution};
+use insert::{InsertBatches, Landed, STALE, other_execution};
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::outbox::OutboxId;
@@ -42,7 +42,7 @@ pub struct Ingest {
     ids: Arc<Ids>,
     columns: Columns,
     /// By shard.
-    inserts: Arc<[Coalescer<InsertFlight>]>,
+    inserts: Arc<[Coalescer<InsertBatches>]>,
 }
 
 /// Maximum time for which events are inserted again, because the row of their claim is on another shard.
@@ -109,7 +109,7 @@ impl Ingest {
     pub fn new(databases: Databases, ids: Arc<Ids>, wake_ups: WakeUps) -> Self {
         let insert = |(shard, database): (ShardIndex, &Arc<Database>)| {
             let (database, wake_ups, ids) = (Arc::clone(database), wake_ups.clone(), Arc::clone(&ids));
-            Coalescer::new(InsertFlight { shard, database, wake_ups, ids })
+            Coalescer::new(InsertBatches { shard, database, wake_ups, ids })
         };
         let inserts = (0..).zip(databases.shards()).map(insert).collect();
         Self { databases, wake_ups, ids, columns: Columns::default(), inserts }

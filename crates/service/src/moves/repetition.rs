@@ -9,7 +9,7 @@ use noetl_storage::pools::Databases;
 use noetl_use_cases::error::ServiceError;
 
 /// Time for which a statement is repeated. A mutation responds within 5 s, so the last statement has time.
-pub(super) const PATIENCE: Duration = Duration::from_millis(2800);
+pub(super) const REPEATED_FOR: Duration = Duration::from_millis(2800);
 /// Pause before the first repetition; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// Longest pause before a repetition.
@@ -31,7 +31,7 @@ impl<'d> Repetition<'d> {
 
     /// Waits until a statement that a fence refused can be repeated. Returns false at once if the time is over.
     pub(crate) async fn again(&mut self) -> bool {
-        if self.begun.elapsed() >= PATIENCE {
+        if self.begun.elapsed() >= REPEATED_FOR {
             return false;
         }
         self.databases.request_new_map();

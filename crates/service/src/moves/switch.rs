@@ -9,7 +9,7 @@ use super::copy::BucketCopy;
 use super::error::MoveError;
 use super::mover::Mover;
 use super::progress::Progress;
-use super::repetition::PATIENCE;
+use super::repetition::REPEATED_FOR;
 use noetl_domain::shard::{Barrier, ShardIndex};
 use noetl_runtime::crash_point;
 use noetl_storage::error::StorageError;
@@ -24,7 +24,8 @@ const TOGETHER: usize = 16;
 const FENCED_FOR: Duration = Duration::from_millis(700);
 const _: () = assert!(FENCED_FOR.as_millis() < 1000, "writers wait for less than a second");
 const _: () = assert!(FENCED_FOR.as_millis() < fence::FENCE.as_millis(), "a fence has an effect until its seal");
-const _: () = assert!(FENCED_FOR.as_millis() < PATIENCE.as_millis(), "a refused statement is repeated after the fence");
+const _: () =
+    assert!(FENCED_FOR.as_millis() < REPEATED_FOR.as_millis(), "a refused statement is repeated after the fence");
 /// Time from the fence within which writers of the source that began earlier must end.
 const WRITERS_WITHIN: Duration = Duration::from_millis(500);
 const _: () =

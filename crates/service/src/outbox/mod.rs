@@ -28,7 +28,7 @@ use noetl_storage::outbox::LowWatermarks;
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::view::View;
 use noetl_use_cases::ids::ReserveIds;
-use settle::PublishFlight;
+use settle::PublishBatches;
 
 /// Maximum number of times that a request reads the rows of a list or of given ids, if the bucket map changes each
 /// time.
@@ -44,7 +44,7 @@ pub struct Outbox {
     /// By shard.
     open_rows: Arc<[Mutex<OpenRows>]>,
     /// By shard.
-    publishing: Arc<[Coalescer<PublishFlight>]>,
+    publishing: Arc<[Coalescer<PublishBatches>]>,
     /// Number of claims so far. It rotates the shard that gets the larger share.
     turn: Arc<AtomicUsize>,
 }
@@ -79,7 +79,7 @@ impl Outbox {
     #[must_use]
     pub fn new(databases: Databases, ids: Arc<dyn ReserveIds>, wake_ups: WakeUps, policy: OutboxPolicy) -> Self {
         let open_rows = databases.shards().iter().map(|_| Mutex::new(OpenRows::UNKNOWN)).collect();
-        let publishing = |database: &Arc<Database>| Coalescer::new(PublishFlight { database: Arc::clone(database) });
+        let publishing = |database: &Arc<Database>| Coalescer::new(PublishBatches { database: Arc::clone(database) });
         let publishing = databases.shards().iter().map(publishing).collect();
         Self { databases, ids, wake_ups, policy, open_rows, publishing, turn: Arc::default() }
     }

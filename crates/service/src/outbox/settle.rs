@@ -17,7 +17,7 @@ use noetl_domain::backoff;
 use noetl_domain::outbox::{OutboxId, truncated_error};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
-use noetl_runtime::coalesce::Flight;
+use noetl_runtime::coalesce::SharedWork;
 use noetl_storage::lock_wait::LockWait;
 use noetl_storage::outbox::{self, Failed, Failure, Ref, Renewed};
 use noetl_storage::pools::Database;
@@ -28,11 +28,11 @@ use noetl_use_cases::outbox::{ClaimRef, FailedDelivery, FailedRow, Published, Se
 const MAX_DELAY_SECONDS: usize = 86_400;
 
 /// Marks rows of one shard as published. Concurrent calls share the statements.
-pub(super) struct PublishFlight {
+pub(super) struct PublishBatches {
     pub(super) database: Arc<Database>,
 }
 
-impl Flight for PublishFlight {
+impl SharedWork for PublishBatches {
     /// Each tenant has its turn.
     type Caller = Scope;
     type Kind = Scope;

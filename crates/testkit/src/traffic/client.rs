@@ -60,8 +60,8 @@ impl<'a> Client<'a> {
 
     /// Sends a mutation and vanishes at a random moment, so that it is unknown whether it was carried out.
     pub(super) async fn send_and_vanish(&mut self, query: &str, variables: &Value) {
-        let (url, patience) = (self.address().await, moment(&mut self.random, 30));
-        if let Ok(Err(reason)) = tokio::time::timeout(patience, attempt(&self.http, &url, query, variables)).await {
+        let (url, limit) = (self.address().await, moment(&mut self.random, 30));
+        if let Ok(Err(reason)) = tokio::time::timeout(limit, attempt(&self.http, &url, query, variables)).await {
             self.traffic.note_repeated(&reason);
         }
     }
