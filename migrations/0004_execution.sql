@@ -133,7 +133,7 @@ END
 $$;
 
 -- Progress of a pass over the logs of this database. It gives a row in noetl.execution to each execution that has only a
--- log, or a row of another program, because events from before the feed began reach no projector. `position` is the last
+-- log, or a row of another program, because the projector reads later events only. `position` is the last
 -- log that was checked, so a pass continues where it was interrupted. A pass that began after the feed is the last one,
 -- because the projector keeps later executions current. `from_steps` is the setting NOETL_EXECUTION_STATUS_FROM_STEPS with
 -- which the pass stores statuses; with another one, the pass is repeated.
@@ -147,6 +147,20 @@ CREATE TABLE IF NOT EXISTS noetl.read_model_fill (
     began_at   TIMESTAMPTZ NOT NULL DEFAULT now(),
     ended_at   TIMESTAMPTZ
 );
+
+-- Position of the projector: the transactions whose events are in the list and in the snapshots, and executions of earlier
+-- ones that could not be advanced and are tried again. It begins here, because the first pass over the logs begins later,
+-- and so finds all that was committed before. The ids of transactions belong to the server with this identifier.
+CREATE TABLE IF NOT EXISTS noetl.projection_cursor (
+    singleton         BOOLEAN PRIMARY KEY DEFAULT true CHECK (singleton),
+    done              pg_snapshot NOT NULL,
+    deferred          BIGINT[] NOT NULL DEFAULT '{}',
+    system_identifier BIGINT NOT NULL,
+    updated_at        TIMESTAMPTZ NOT NULL DEFAULT now()
+);
+INSERT INTO noetl.projection_cursor (done, system_identifier)
+SELECT pg_current_snapshot(), system_identifier FROM pg_control_system()
+ON CONFLICT DO NOTHING;
 
 -- Folded states with their watermark. NoETL's own server writes its own kinds of states here.
 CREATE TABLE IF NOT EXISTS noetl.projection_snapshot (

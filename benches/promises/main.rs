@@ -55,7 +55,7 @@ async fn main() {
         _ => {}
     }
     let mut report = Report::default();
-    hot::measure(&mut report, is_named(QUICK), wanted, is_named).await;
+    Box::pin(hot::measure(&mut report, is_named(QUICK), wanted, is_named)).await;
     others(&mut report).await;
     report.print();
 }

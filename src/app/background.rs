@@ -15,7 +15,6 @@ use noetl_feed::publish::tailer::{TailSettings, Tailer};
 use noetl_feed::read::hub::Hub;
 use noetl_feed::wake_ups;
 use noetl_feed::wire::names::StreamNames;
-use noetl_runtime::stalls::Stalls;
 use noetl_runtime::supervisor::Supervisor;
 use noetl_runtime::wake::WakeUps;
 use noetl_service::ids::Ids;
@@ -46,6 +45,15 @@ pub(super) fn start_upkeep(supervisor: &mut Supervisor, ids: &Arc<Ids>, housekee
     }
 }
 
+/// Starts the projector of each shard.
+pub(super) fn start_projectors(supervisor: &mut Supervisor, housekeeping: &Housekeeping) {
+    for (database, shard) in housekeeping.databases.shards().iter().zip(0..) {
+        let (database, projections) = (Arc::clone(database), housekeeping.projections.clone());
+        let projector = Projector { shard, database, projections };
+        supervisor.start("projector", infallible(projector.run(supervisor.soft())));
+    }
+}
+
 /// Starts the task that reloads the certificate when it changes.
 pub(super) fn start_certificate_reload(supervisor: &mut Supervisor, tls: &Tls) {
     supervisor.start("certificate", infallible(tls.clone().watch(supervisor.soft())));
@@ -57,7 +65,7 @@ pub(super) fn start_metrics_upkeep(supervisor: &mut Supervisor, metrics: Prometh
     supervisor.start("metrics upkeep", infallible(task));
 }
 
-/// Starts the tasks that publish to the broker and read from it: live feeds, relays, projectors and tailers.
+/// Starts the tasks that publish to the broker and read from it: live feeds, relays and tailers.
 pub(super) fn start_broker_tasks(
     supervisor: &mut Supervisor,
     housekeeping: &Housekeeping,
@@ -65,7 +73,6 @@ pub(super) fn start_broker_tasks(
     replica: &str,
     client: &async_nats::Client,
     wake_ups: &WakeUps,
-    stalls: &Stalls,
     config: &Config,
 ) {
     for shard in housekeeping.outbox.shards() {
@@ -78,12 +85,6 @@ pub(super) fn start_broker_tasks(
             let inbox_prefix = config.broker.inbox_prefix.clone();
             let relay = Relay::new(shard, outbox, wake_ups.clone(), client.clone(), stream, inbox_prefix);
             supervisor.start("outbox relay", infallible(relay.run(supervisor.soft())));
-        }
-        if config.projector {
-            let projections = housekeeping.projections.clone();
-            let (client, names, stalls) = (client.clone(), config.stream_names.clone(), stalls.clone());
-            let projector = Projector { shard, client, names, projections, stalls };
-            supervisor.start("projector", infallible(projector.run(supervisor.soft())));
         }
     }
     if let Some(settings) = config.event_stream {

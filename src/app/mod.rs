@@ -43,7 +43,6 @@ use noetl_api::schema::{self, ControlPlane};
 use noetl_api::server::settings::ServerSetting;
 use noetl_auth::oidc::SignIn;
 use noetl_feed::read::hub::Hub;
-use noetl_runtime::stalls::Stalls;
 use noetl_runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
 use noetl_runtime::wake::WakeUps;
 use noetl_runtime::{clock, crash_point};
@@ -138,7 +137,7 @@ impl App {
             event_stream_enabled: config.event_stream.is_some() && !config.broker.addresses.is_empty(),
             stream_names: config.stream_names.clone(),
             relay_enabled: config.outbox_relay && !config.broker.addresses.is_empty(),
-            projector_enabled: config.projector && !config.broker.addresses.is_empty(),
+            projector_enabled: config.projector,
             settings: config.settings.iter().map(shown).collect(),
             trace_url: config.telemetry.trace_url.clone(),
             limits,
@@ -166,19 +165,12 @@ impl App {
         let mut supervisor = Supervisor::default();
         background::start_upkeep(&mut supervisor, &ids, &housekeeping);
         background::start_metrics_upkeep(&mut supervisor, metrics.clone());
-        let stalls = Stalls::default();
+        if config.projector {
+            background::start_projectors(&mut supervisor, &housekeeping);
+        }
         if let Some((client, hub)) = client.as_ref().zip(services.hub.as_ref()) {
             let name = &services.replica.name;
-            background::start_broker_tasks(
-                &mut supervisor,
-                &housekeeping,
-                hub,
-                name,
-                client,
-                &wake_ups,
-                &stalls,
-                config,
-            );
+            background::start_broker_tasks(&mut supervisor, &housekeeping, hub, name, client, &wake_ups, config);
         }
         let connections = TaskTracker::new();
         let Callers { admit, sign_in } = callers::identification(&config.auth, &mut supervisor)?;
@@ -190,7 +182,7 @@ impl App {
             connections: connections.clone(),
             ..edge(config, &services)?
         };
-        let probes = probes(&housekeeping, listener.draining.clone(), stalls, metrics);
+        let probes = probes(&housekeeping, listener.draining.clone(), metrics);
         let terms = Terms { sites: edge.sites.clone(), admit: edge.admit.clone() };
         // The separate listener needs no authentication: its address decides which machines can reach it.
         let separate = Terms { sites: Sites::default(), admit: None };
@@ -306,16 +298,15 @@ fn routes(edge: Edge<ControlPlane>, probes: Router, sign_in: Option<Arc<SignIn>>
     Router::new().nest_service(base_path, routes.clone()).fallback_service(routes)
 }
 
-fn probes(services: &Housekeeping, draining: CancellationToken, stalls: Stalls, metrics: PrometheusHandle) -> Probes {
+fn probes(services: &Housekeeping, draining: CancellationToken, metrics: PrometheusHandle) -> Probes {
     let databases = services.databases.clone();
     let readiness = move || {
         let is_down = |database: &&Arc<Database>| database.health().down.is_some();
         let down = databases.distinct().filter(is_down).map(|database| database.name().to_string());
-        let stalled = stalls.lines();
         // A full disk hinders all replicas alike, and reads still work.
         let usable = databases.cluster().health().down.is_none_or(|down| down.allows_reads());
-        let ready = !draining.is_cancelled() && usable && stalled.is_empty();
-        Readiness { ready, down: down.chain(stalled).collect() }
+        let ready = !draining.is_cancelled() && usable;
+        Readiness { ready, down: down.collect() }
     };
     let (outbox, subscriptions) = (services.outbox.clone(), services.subscriptions.clone());
     let process = metrics_process::Collector::default();

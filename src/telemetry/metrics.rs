@@ -3,7 +3,7 @@
 use graphql_transport::{Metric, listener};
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 83] = [
+pub const METRICS: [Metric; 82] = [
     Metric::gauge("noetl_broker_up", &[], "Whether the connection to the broker is up: 1 or 0"),
     Metric::gauge("noetl_build_info", &["version"], "1, with the version of the program"),
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
@@ -105,21 +105,20 @@ pub const METRICS: [Metric; 83] = [
     ),
     Metric::counter("noetl_projections_saved_total", &[], "Snapshots that were stored"),
     Metric::counter(
-        "noetl_projector_deferred_messages_total",
+        "noetl_projector_deferred_total",
         &[],
-        "Messages that the projector could not process and tries again, counted at each attempt",
+        "Executions that the projector could not advance and tries again, counted at each attempt",
     ),
-    Metric::counter("noetl_projector_foreign_messages_total", &[], "Messages of the stream that are not events"),
+    Metric::counter("noetl_projector_executions_total", &[], "Executions that the projector advanced"),
     Metric::counter(
-        "noetl_projector_given_up_messages_total",
+        "noetl_projector_given_up_total",
         &[],
-        "Messages that the projector gave up after several attempts",
+        "Executions that the projector gave up until their next events, after several attempts",
     ),
-    Metric::counter("noetl_projector_messages_total", &[], "Messages that the projector processed"),
     Metric::gauge(
-        "noetl_projector_pending_messages",
+        "noetl_projector_lag_seconds",
         &["shard"],
-        "Messages of the stream that the projector has not received",
+        "Time in seconds for which new events have waited for the projector",
     ),
     Metric::gauge(
         "noetl_read_model_fill_remaining",

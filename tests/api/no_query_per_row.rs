@@ -1,8 +1,7 @@
 //! No query for each row ("N+1"): the number of statements of a list does not grow with the number of its rows, with any
 //! selection for each row, such as the parent, which all rows read together.
 
-use noetl_testkit::outbox::NO_RELAY;
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, QUIET, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -275,7 +274,7 @@ async fn write_logs(seed: &mut Seed, prefix: &str, count: i64) {
 async fn a_list_runs_no_statement_for_each_row() {
     // One shard only: with several shards, the number of shards that a few rows use depends on their ids.
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
+    let server = deployment.replica_with(&QUIET).await;
     let mut seed = Seed::new(&deployment).await;
     let of_rows = [
         List { query: EXECUTIONS, lists: &["children", "events"], objects: &["catalogEntry"] },

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, Live, eventually, http_client, sleep_in_scenario};
+use noetl_testkit::{Deployment, Live, http_client, sleep_in_scenario};
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 
@@ -86,14 +86,7 @@ pub async fn projector(night: &mut Night) {
             site.restart_replica(index, &[]).await;
         }
     };
-    let caught_up = async |site: &mut Site| {
-        eventually("the projector has caught up", async || {
-            let (_, stream) = site.deployment.stream(0).await;
-            let consumer = stream.consumer_info("noetl_graphql_projector").await.ok()?;
-            (consumer.num_pending == 0 && consumer.num_ack_pending == 0).then_some(())
-        })
-        .await;
-    };
+    let caught_up = async |site: &mut Site| site.deployment.until_projected().await;
     night.quiet("the projectors are late", &["NoetlProjectorLag"], on, caught_up).await;
     let hide = async |site: &mut Site| {
         on_each_shard(site, "ALTER TABLE noetl.projection_snapshot RENAME TO hidden").await;

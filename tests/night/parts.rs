@@ -184,11 +184,6 @@ pub async fn streams(night: &mut Night) {
     let without = ["NoetlFeedLag", "NoetlFeedWithoutLeader"];
     night.loaded("the stream of a shard is full", &without, full, freed).await;
     let deleted = async |site: &mut Site| {
-        let (_, stream) = site.deployment.stream(1).await;
-        stream.delete_consumer("noetl_graphql_projector").await.unwrap();
-    };
-    night.loaded("the consumer of a projector is deleted", &[], deleted, nothing).await;
-    let deleted = async |site: &mut Site| {
         let (context, _) = site.deployment.stream(1).await;
         context.delete_stream("noetl_events_1").await.unwrap();
     };

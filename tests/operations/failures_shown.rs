@@ -333,7 +333,7 @@ async fn a_live_feed_that_gets_no_messages_of_its_stream_is_interrupted_again_an
     publishes.execute(json!({ "path": "process" })).await;
     let published = "noetl_tailer_published_total{shard=\"0\"}";
     eventually("the stream exists", async || (publishes.metric(published).await >= 1.0).then_some(())).await;
-    let deaf = deployment.replica_with(&[("NOETL_NATS_URL", &limited), ("NOETL_PROJECTOR", "false")]).await;
+    let deaf = deployment.replica_with(&[("NOETL_NATS_URL", &limited)]).await;
     let mut live = deaf.live("subscription { events { __typename } }", json!({})).await;
     assert_eq!(live.next().await.unwrap()["events"]["__typename"], "CaughtUp");
     publishes.execute(json!({ "path": "process" })).await;

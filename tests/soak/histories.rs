@@ -167,9 +167,7 @@ impl Site {
             self.server.signal(Signal::SIGSTOP);
         }
         let before = self.last_sequence().await;
-        // The projectors of both would share the consumer of the stream.
-        let settings = [("NOETL_CLUSTER_DSN", copy.as_str()), ("NOETL_PROJECTOR", "false")];
-        let beside = self.deployment.replica_with(&settings).await;
+        let beside = self.deployment.replica_with(&[("NOETL_CLUSTER_DSN", &copy)]).await;
         // After one message, the number of the copy's last batch is that of the original's next one.
         let messages = if frozen { 1 } else { 1 + below(&mut self.random, 50) };
         for n in 0..messages {

@@ -3,16 +3,13 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream;
-use async_nats::jetstream::consumer::{AckPolicy, Config, DeliverPolicy, PullConsumer, pull};
-use async_nats::jetstream::stream::Stream;
-use futures::StreamExt;
 use futures::future::join_all;
+use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::projections::insert_step_event;
 use noetl_testkit::{Deployment, NOT_DURABLE, Server, WAIT_TIMEOUT, eventually, own_postgres, sleep_in_scenario};
 use serde_json::{Value, json};
+use sqlx::Connection;
 
-const CONSUMER: &str = "noetl_graphql_projector";
 const CHANGES: &str = "subscription($id: ID!) {
         executionUpdates(executionId: $id) { kind execution { id status context steps { nodes { name status } } } } }";
 
@@ -45,20 +42,6 @@ async fn current(server: &Server, id: i64, applied: i64) -> Value {
     .await
 }
 
-async fn assert_all_acknowledged(deployment: &Deployment) {
-    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
-    for shard in 0..deployment.shard_dsns.len() {
-        let name = if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") };
-        let stream = jetstream::new(client.clone()).get_stream(name).await.unwrap();
-        eventually("every message is acknowledged", async || {
-            let mut consumer: PullConsumer = stream.get_consumer(CONSUMER).await.ok()?;
-            let info = consumer.info().await.ok()?;
-            (info.num_pending == 0 && info.num_ack_pending == 0).then_some(())
-        })
-        .await;
-    }
-}
-
 #[tokio::test]
 async fn the_projector_keeps_executions_current_and_their_updates_deliver_each_change() {
     let deployment = Deployment::start(2).await;
@@ -81,26 +64,41 @@ async fn the_projector_keeps_snapshots_and_the_execution_list_current(deployment
     let listed = server.data(list, json!({})).await["executions"]["nodes"].clone();
     assert_eq!(listed[0]["id"], json!(id.to_string()));
     assert!(listed[0]["endedAt"].is_string());
-    assert_all_acknowledged(deployment).await;
+    deployment.until_projected().await;
 }
 
-/// A batch begins half a second after the one before it, unless that one was full. So the messages of a backlog must come
-/// in full batches.
 #[tokio::test]
-async fn a_backlog_of_messages_is_processed_in_full_batches() {
+async fn a_backlog_of_many_transactions_and_of_a_large_one_is_projected() {
     const EVENTS: i64 = 16_000;
     let deployment = Deployment::start(0).await;
-    let publisher = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
-    deployment.feeds_begun().await;
-    let id = publisher.start_execution().await;
+    let writer = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
+    let mut ids = Vec::new();
+    for _ in 0..30 {
+        ids.push(writer.start_execution().await);
+    }
     let backlog = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name)
                    SELECT $1, $1 + 100 + n, 'step.enter', 'step' || n % 10 FROM generate_series(1, $2) AS n";
-    sqlx::query(backlog).bind(id).bind(EVENTS).execute(&mut deployment.shard(0).await).await.unwrap();
-    deployment.until_all_published().await;
+    sqlx::query(backlog).bind(ids[0]).bind(EVENTS).execute(&mut deployment.shard(0).await).await.unwrap();
     let server = deployment.replica().await;
-    // Batches of 128 messages would take 62 s, which is longer than this waits.
-    assert_all_acknowledged(&deployment).await;
-    current(&server, id, EVENTS + 1).await;
+    deployment.until_projected().await;
+    current(&server, ids[0], EVENTS + 1).await;
+    assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.projection_snapshot").await, 30);
+}
+
+/// Its id is smaller than those of transactions that were projected before its commit.
+#[tokio::test]
+async fn an_event_that_commits_late_is_projected() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    let (late, other) = (server.start_execution().await, server.start_execution().await);
+    let (mut open, mut shard) = (deployment.shard(0).await, deployment.shard(0).await);
+    let mut transaction = open.begin().await.unwrap();
+    insert_step_event(&mut *transaction, late, 5, "step.enter", "{}", "{}").await;
+    insert_step_event(&mut shard, other, 5, "step.enter", "{}", "{}").await;
+    current(&server, other, 2).await;
+    deployment.until_projected().await;
+    transaction.commit().await.unwrap();
+    current(&server, late, 2).await;
 }
 
 #[tokio::test]
@@ -129,72 +127,115 @@ async fn every_snapshot_becomes_current_although_replicas_are_killed() {
 }
 
 #[tokio::test]
-async fn a_message_is_acknowledged_only_after_its_projection_is_stored() {
+async fn another_replica_takes_over_and_needs_no_broker() {
+    let deployment = Deployment::start(0).await;
+    let mut first = deployment.replica().await;
+    let id = first.start_execution().await;
+    current(&first, id, 1).await;
+    let no_broker = [("NOETL_NATS_URL", ""), ("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY];
+    let second = deployment.replica_with(&no_broker).await;
+    let mut shard = deployment.shard(0).await;
+    for events in 2..4 {
+        first.kill_9().await;
+        insert_step_event(&mut shard, id, events, "step.enter", "{}", "{}").await;
+        current(&second, id, events).await;
+        first = deployment.replica().await;
+    }
+}
+
+#[tokio::test]
+async fn the_position_is_stored_only_after_the_states() {
     let deployment = Deployment::start(0).await;
     let started = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
-    deployment.feeds_begun().await;
     let id = started.start_execution().await;
-    let stream = stream_of_shard_0(&deployment).await;
-    for point in ["projector.taken", "projector.advanced"] {
+    for (point, stored) in [("projector.taken", 0), ("projector.advanced", 1)] {
         let doomed = deployment.command("serve").env("NOETL_FAULT_POINT", point).status();
         let status = tokio::time::timeout(WAIT_TIMEOUT, doomed).await.unwrap().unwrap();
         assert!(!status.success(), "{point}");
-        // The execution has only one event.
-        let consumer: PullConsumer = stream.get_consumer(CONSUMER).await.unwrap();
-        assert_eq!(consumer.cached_info().num_ack_pending, 1, "the message was acknowledged before {point}");
-        // Otherwise, the broker would deliver the message again after half a minute. The next replica corrects this.
-        let impatient = pull::Config { ack_wait: Duration::from_millis(10), ..config() };
-        stream.create_consumer(impatient).await.unwrap();
+        let snapshots = deployment.sum_over_shards("SELECT count(*) FROM noetl.projection_snapshot").await;
+        assert_eq!((snapshots, deployment.unprojected().await), (stored, 1), "{point}");
     }
     let server = deployment.replica().await;
     current(&server, id, 1).await;
-    assert_all_acknowledged(&deployment).await;
+    deployment.until_projected().await;
 }
 
-/// If a failed message were returned to the broker, its next delivery would come after a pause that doubles each time.
+/// Starts of another server name no labels, so these are read from the catalog.
 #[tokio::test]
-async fn messages_are_kept_while_a_shard_is_down_and_processed_when_it_returns() {
-    const EXECUTIONS: u32 = 10;
-    let (mut deployment, (_folder, mut shard)) = tokio::join!(Deployment::unmigrated(0), own_postgres(&[NOT_DURABLE]));
-    deployment.shard_dsns = vec![shard.dsn("own")];
-    deployment.configure_shards(&[shard.dsn("own")]);
+async fn executions_wait_for_a_database_that_is_down() {
+    const EXECUTIONS: i64 = 10;
+    let mut deployment = Deployment::unmigrated(1).await;
+    let (_folder, mut cluster) = own_postgres(&[NOT_DURABLE]).await;
+    deployment.cluster_dsn = cluster.dsn("own");
+    deployment.env.retain(|(name, _)| name != "NOETL_CLUSTER_DSN");
+    deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), deployment.cluster_dsn.clone()));
     deployment.migrate().await;
-    let publisher = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
-    deployment.feeds_begun().await;
-    for _ in 0..EXECUTIONS {
-        publisher.start_execution().await;
-    }
-    deployment.until_all_published().await;
-    assert!(publisher.stop().await.success());
-
-    shard.kill_9().await;
+    let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
+    let entry = server.register_entry("run", &json!({ "kind": "playbook" })).await;
+    assert!(server.stop().await.success());
     let server = deployment.replica().await;
-    eventually("every message was tried several times", async || {
-        let attempts = server.metric("noetl_projector_deferred_messages_total").await;
-        (attempts >= f64::from(3 * EXECUTIONS)).then_some(())
+    cluster.kill_9().await;
+    let insert = "INSERT INTO noetl.event (execution_id, event_id, catalog_id, event_type)
+                  SELECT n, n, $1, 'playbook_started' FROM generate_series(1, $2) AS n";
+    let insert = sqlx::query(insert).bind(entry.parse::<i64>().unwrap()).bind(EXECUTIONS);
+    insert.execute(&mut deployment.shard(0).await).await.unwrap();
+    eventually("every execution was tried several times", async || {
+        let attempts = server.metric("noetl_projector_deferred_total").await;
+        (attempts >= 3.0 * 10.0).then_some(())
     })
     .await;
-    shard.restart().await.unwrap();
-    assert_all_acknowledged(&deployment).await;
-    let snapshots = "SELECT count(*) FROM noetl.projection_snapshot";
-    assert_eq!(deployment.sum_over_shards(snapshots).await, i64::from(EXECUTIONS));
-    let consumer: PullConsumer = stream_of_shard_0(&deployment).await.get_consumer(CONSUMER).await.unwrap();
-    let info = consumer.cached_info();
-    assert_eq!((info.delivered.consumer_sequence, info.num_redelivered), (u64::from(EXECUTIONS), 0));
+    assert_eq!(deployment.unprojected().await, EXECUTIONS);
+    cluster.restart().await.unwrap();
+    deployment.until_projected().await;
+    assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.projection_snapshot").await, EXECUTIONS);
 }
 
+/// It is stored with the position, so that another replica tries it again.
 #[tokio::test]
-async fn the_projector_continues_after_the_broker_lost_all_its_data() {
-    let mut deployment = Deployment::start(0).await;
-    let server = deployment.replica().await;
-    deployment.feeds_begun().await;
+async fn an_execution_that_can_t_be_stored_is_tried_again_also_after_a_restart() {
+    let deployment = Deployment::start(0).await;
+    let mut server = deployment.replica().await;
+    deployment
+        .on_shard(0, "ALTER TABLE noetl.projection_snapshot ADD CONSTRAINT closed CHECK (version < 0) NOT VALID")
+        .await;
     let id = server.start_execution().await;
+    let deferred = "SELECT coalesce(sum(cardinality(deferred)), 0)::bigint FROM noetl.projection_cursor";
+    eventually("it is deferred", async || (deployment.sum_over_shards(deferred).await == 1).then_some(())).await;
+    server.kill_9().await;
+    deployment.on_shard(0, "ALTER TABLE noetl.projection_snapshot DROP CONSTRAINT closed").await;
+    let server = deployment.replica().await;
     current(&server, id, 1).await;
-    deployment.kill_broker_and_delete_store().await;
-    let mut shard = deployment.shard(0).await;
-    insert_step_event(&mut shard, id, 5, "step.enter", "{}", "{}").await;
-    deployment.nats.restart().await.unwrap();
-    current(&server, id, 2).await;
+    deployment.until_projected().await;
+}
+
+/// In a restored dump, the position is that of other transactions. What was committed before is found by the fill.
+#[tokio::test]
+async fn in_another_database_the_projector_begins_anew_and_the_list_is_filled() {
+    for of_another in ["system_identifier = 1", "done = '9000000000:9000000000:'"] {
+        let deployment = Deployment::start(0).await;
+        let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
+        let id = server.start_execution().await;
+        let ended = "SELECT 1 - count(*) FROM noetl.read_model_fill WHERE after_feed AND ended_at IS NOT NULL";
+        maintain_until_none(&deployment, ended).await;
+        insert_step_event(&mut deployment.shard(0).await, id, 5, "step.enter", "{}", "{}").await;
+        deployment.on_shard(0, &format!("UPDATE noetl.projection_cursor SET {of_another}")).await;
+        let server = deployment.replica().await;
+        let due = "SELECT count(*) FROM noetl.read_model_fill";
+        maintain_until_none(&deployment, ended).await;
+        current(&server, id, 2).await;
+        assert_eq!(deployment.sum_over_shards(due).await, 1);
+        insert_step_event(&mut deployment.shard(0).await, id, 6, "step.exit", "{}", "{}").await;
+        current(&server, id, 3).await;
+    }
+}
+
+/// Has passes over the logs carried out, which a server does every minute, until a query returns 0.
+async fn maintain_until_none(deployment: &Deployment, count: &str) {
+    eventually(count, async || {
+        deployment.maintain(&[]).await;
+        (deployment.sum_over_shards(count).await == 0).then_some(())
+    })
+    .await;
 }
 
 /// The first item is the current state, and each change leads to another one.
@@ -244,146 +285,4 @@ async fn execution_updates_of_an_unknown_or_invalid_id_are_an_error(server: &Ser
         let errors = live.errors().await;
         assert_eq!(errors[0]["extensions"]["code"], json!(code), "{errors}");
     }
-}
-
-async fn stream_of_shard_0(deployment: &Deployment) -> Stream {
-    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
-    jetstream::new(client).get_stream("noetl_events").await.unwrap()
-}
-
-#[tokio::test]
-async fn settings_of_the_consumer_that_another_program_changed_are_corrected() {
-    let deployment = Deployment::start(0).await;
-    let server = deployment.replica().await;
-    deployment.feeds_begun().await;
-    let id = server.start_execution().await;
-    current(&server, id, 1).await;
-    let stream = stream_of_shard_0(&deployment).await;
-    let consumer: PullConsumer = stream.get_consumer(CONSUMER).await.unwrap();
-    let settings = consumer.get_info().await.unwrap().config;
-
-    // A filter that excludes every event, and an acknowledgement of all earlier messages, which can't be updated.
-    let filtered = pull::Config { filter_subject: "noetl.events.nothing".to_owned(), ..config() };
-    stream.create_consumer(filtered).await.unwrap();
-    corrected(&stream, &settings).await;
-    let mut shard = deployment.shard(0).await;
-    insert_step_event(&mut shard, id, 5, "step.enter", "{}", "{}").await;
-    current(&server, id, 2).await;
-
-    stream.delete_consumer(CONSUMER).await.unwrap();
-    stream.create_consumer(pull::Config { deliver_policy: DeliverPolicy::New, ..config() }).await.unwrap();
-    insert_step_event(&mut shard, id, 6, "step.exit", "{}", "{}").await;
-    corrected(&stream, &settings).await;
-    current(&server, id, 3).await;
-}
-
-fn config() -> pull::Config {
-    pull::Config { durable_name: Some(CONSUMER.to_owned()), ack_policy: AckPolicy::Explicit, ..pull::Config::default() }
-}
-
-async fn corrected(stream: &Stream, settings: &Config) {
-    eventually("the settings are corrected", async || {
-        let consumer: PullConsumer = stream.get_consumer(CONSUMER).await.ok()?;
-        (consumer.cached_info().config == *settings).then_some(())
-    })
-    .await;
-}
-
-/// Another program takes messages and acknowledges none, so the broker delivers no more.
-#[tokio::test]
-async fn a_projector_that_receives_nothing_while_the_stream_grows_is_not_ready() {
-    // Maximum number of unacknowledged messages of the consumer.
-    const TAKEN: u16 = 20_000;
-    const EVENTS: i64 = 20_100;
-    let deployment = Deployment::start(1).await;
-    let _publisher = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
-    deployment.feeds_begun().await;
-    deployment.commit(7, 1..=EVENTS).await;
-    deployment.until_stored(usize::try_from(EVENTS).unwrap()).await;
-
-    let stream = stream_of_shard_0(&deployment).await;
-    let settings = pull::Config { max_ack_pending: TAKEN.into(), ..config() };
-    let consumer = stream.create_consumer(settings).await.unwrap();
-    let messages = consumer.stream().max_messages_per_batch(10_000).messages().await.unwrap();
-    let taken: Vec<_> = messages.take(TAKEN.into()).map(|message| message.unwrap().split().1).collect().await;
-    let server = deployment.replica().await;
-    let writer = async {
-        for id in EVENTS + 1.. {
-            deployment.commit(7, id..=id).await;
-            sleep_in_scenario(Duration::from_millis(300)).await;
-        }
-    };
-    let reason = eventually("the replica is not ready", async || {
-        let response = server.get("/readyz").await.ok()?;
-        let (status, body) = (response.status(), response.text().await.ok()?);
-        (status == 503 && body.contains("delivers nothing although the stream grows")).then_some(body)
-    });
-    let reason = tokio::select! {
-        () = writer => unreachable!("the events do not end"),
-        reason = reason => reason,
-    };
-    assert!(reason.contains("projector of shard 0"), "{reason}");
-    for message in &taken {
-        message.ack().await.unwrap();
-    }
-    eventually("the replica is ready again", async || {
-        (server.get("/readyz").await.ok()?.status() == 200).then_some(())
-    })
-    .await;
-}
-
-/// Commits events of an execution without a projector, and has their messages expire before one runs.
-async fn expired_before_a_projector_ran(deployment: &Deployment, id: i64, first: i64, events: &[&str]) {
-    let publisher = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
-    let mut shard = deployment.shard(0).await;
-    for (offset, event_type) in (first..).zip(events) {
-        insert_step_event(&mut shard, id, offset, event_type, "{}", "{}").await;
-    }
-    deployment.until_all_published().await;
-    assert!(publisher.stop().await.success());
-    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
-    let (context, stream) = (jetstream::new(client), stream_of_shard_0(deployment).await);
-    let kept = stream.get_info().await.unwrap().config;
-    let mut short = kept.clone();
-    (short.max_age, short.duplicate_window) = (Duration::from_millis(200), Duration::from_millis(200));
-    context.update_stream(&short).await.unwrap();
-    eventually("the messages have expired", async || (stream.get_info().await.ok()?.state.messages == 0).then_some(()))
-        .await;
-    context.update_stream(&kept).await.unwrap();
-}
-
-/// Has passes over the logs carried out, which a server does every minute, until a query returns 0.
-async fn maintain_until_none(deployment: &Deployment, count: &str) {
-    eventually(count, async || {
-        deployment.maintain(&[]).await;
-        (deployment.sum_over_shards(count).await == 0).then_some(())
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn the_list_is_filled_from_the_logs_if_messages_expired_before_a_projector_ran() {
-    let deployment = Deployment::start(0).await;
-    let first = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
-    deployment.feeds_begun().await;
-    let id = first.start_execution().await;
-    let due = "SELECT 1 - count(*) FROM noetl.read_model_fill WHERE after_feed AND ended_at IS NOT NULL";
-    maintain_until_none(&deployment, due).await;
-    assert!(first.stop().await.success());
-
-    expired_before_a_projector_ran(&deployment, id, 5, &["step.enter", "step.exit"]).await;
-    let behind = "SELECT count(*) FROM noetl.execution AS listed
-                  WHERE last_event_id < (SELECT max(event_id) FROM noetl.event WHERE execution_id = listed.execution_id)";
-    assert_eq!(deployment.sum_over_shards(behind).await, 1);
-    let server = deployment.replica().await;
-    maintain_until_none(&deployment, behind).await;
-    assert!(server.stop().await.success());
-
-    // The consumer exists now, and has received nothing of these.
-    expired_before_a_projector_ran(&deployment, id, 7, &["ctx.updated", "playbook.completed"]).await;
-    assert_eq!(deployment.sum_over_shards(behind).await, 1);
-    let server = deployment.replica().await;
-    maintain_until_none(&deployment, behind).await;
-    let list = "{ executions(filter: { statuses: [COMPLETED] }) { nodes { id } } }";
-    assert_eq!(server.data(list, json!({})).await["executions"]["nodes"], json!([{ "id": id.to_string() }]));
 }

@@ -35,6 +35,7 @@ use tempfile::TempDir;
 
 use crate::report::{self, Comparison, Conditions, Limit, Report, Spread};
 use load::{Pace, Side, in_turns};
+use message::Protocol;
 use processes::Processes;
 
 /// Connections of each pool, on both sides; the server's default.
@@ -53,6 +54,9 @@ const POSTGRES: [(&str, &str); 7] = [
     ("pg_stat_statements.max", "10000"),
     ("pg_stat_statements.track_planning", "on"),
 ];
+
+/// Setting of a server whose workers claim outbox rows.
+const WITHOUT_RELAY: &[(&str, &str)] = &[("NOETL_OUTBOX_RELAY", "false")];
 
 /// A Postgres server of the benchmark.
 pub struct Database {
@@ -87,11 +91,21 @@ pub struct Stage {
 
 impl Stage {
     pub async fn new(database: &Database, shards: usize, background: bool, pace: Pace) -> Self {
+        Self::with(database, shards, background, pace, if background { &[] } else { &QUIET }).await
+    }
+
+    async fn with(
+        database: &Database,
+        shards: usize,
+        background: bool,
+        pace: Pace,
+        other_settings: &[(&'static str, &'static str)],
+    ) -> Self {
         let deployment = database.deployment(shards).await;
         let connections = CONNECTIONS.to_string();
         // All callers have the same address.
         let mut settings = vec![("NOETL_POOL_SIZE", connections.as_str()), ("NOETL_CALLER_SHARE_PERCENT", "100")];
-        settings.extend(if background { &[][..] } else { &QUIET });
+        settings.extend(other_settings);
         let mut command = deployment.command("serve");
         command.envs(settings).stderr(log());
         let server = Server::spawn(command).await;
@@ -177,7 +191,9 @@ pub async fn measure(report: &mut Report, quick: bool, wanted: impl Fn(&str) -> 
     if named("profile") {
         let durable = Database::start(true).await;
         profile::record(&Stage::new(&durable, 1, false, pace).await).await;
-        profile::record_messages(&Stage::new(&durable, 1, true, pace).await).await;
+        profile::record_messages(&Stage::new(&durable, 1, true, pace).await, Protocol::Relay).await;
+        let without_relay = Stage::with(&durable, 1, true, pace, WITHOUT_RELAY).await;
+        profile::record_messages(&without_relay, Protocol::Claims).await;
     }
     if named("growth") {
         growth::measure(report, if quick { 100_000 } else { 10_000_000 }, pace).await;
@@ -198,7 +214,9 @@ async fn hot_paths(report: &mut Report, pace: Pace, wanted: impl Fn(&str) -> boo
     }
     let stage = Stage::new(&durable, 1, true, pace).await;
     if wanted("message") {
-        message::measure(&stage, report).await;
+        Box::pin(message::measure(&stage, Protocol::Relay, report)).await;
+        let without_relay = Stage::with(&durable, 1, true, pace, WITHOUT_RELAY).await;
+        Box::pin(message::measure(&without_relay, Protocol::Claims, report)).await;
     }
     if wanted("execute") {
         execute::measure_at(&stage, report, &[64]).await;

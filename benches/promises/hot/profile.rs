@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::load::Side;
+use super::message::Protocol;
 use super::{Stage, execute, message, outbox, project, reads};
 use crate::report;
 
@@ -29,9 +30,13 @@ pub async fn record(stage: &Stage) {
 }
 
 /// Records a profile of whole messages; the stage has background work.
-pub async fn record_messages(stage: &Stage) {
-    let (sources, _tasks) = message::sources(stage).await;
-    one(stage, "message", &mut Side::new("", stage.of_server(), sources)).await;
+pub async fn record_messages(stage: &Stage, protocol: Protocol) {
+    let (sources, _tasks) = message::sources(stage, protocol).await;
+    let name = match protocol {
+        Protocol::Relay => "message",
+        Protocol::Claims => "message-of-claims",
+    };
+    one(stage, name, &mut Side::new("", stage.of_server(), sources)).await;
 }
 
 async fn one(stage: &Stage, name: &str, side: &mut Side) {

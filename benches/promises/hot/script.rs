@@ -16,7 +16,7 @@ pub fn playbook() -> Value {
 }
 
 /// A reported event: its type, its step, and its status.
-type Reported = (&'static str, &'static str, &'static str);
+pub type Reported = (&'static str, &'static str, &'static str);
 
 /// Returns the calls of a worker: those of each step, then that of the end.
 pub fn reports() -> Vec<Vec<Vec<Reported>>> {
@@ -30,6 +30,14 @@ pub fn reports() -> Vec<Vec<Vec<Reported>>> {
         ]);
     }
     steps.push(vec![vec![("playbook.completed", "", "COMPLETED")]]);
+    steps
+}
+
+/// Returns the calls of a worker that reports all events of a step in one call, and the end with the last step.
+pub fn reports_of_steps() -> Vec<Vec<Reported>> {
+    let mut steps: Vec<Vec<Reported>> = reports().into_iter().map(|step| step.concat()).collect();
+    let end = steps.pop().unwrap();
+    steps.last_mut().unwrap().extend(end);
     steps
 }
 

@@ -7,6 +7,5 @@ pub mod causes;
 pub mod clock;
 pub mod coalesce;
 pub mod crash_point;
-pub mod stalls;
 pub mod supervisor;
 pub mod wake;

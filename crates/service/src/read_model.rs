@@ -1,8 +1,7 @@
 //! Fill of the executions' list from the logs of a shard.
 //!
-//! Executions that NoETL's own server wrote have only a log. No projector received the events from before the feed began,
-//! nor those that expired before one ran. A restored database may lack states whose messages the projector has
-//! acknowledged. A pass over all logs advances each execution that the list lacks, or has without its last event, which
+//! Executions that NoETL's own server wrote have only a log, and the projector does not read events from before its first
+//! position, nor those of transactions of another server, as in a restored dump. A pass over all logs advances each execution that the list lacks, or has without its last event, which
 //! stores its row and its snapshot. The pass is idempotent. Its position is stored after each page, so a crash repeats at
 //! most one page. Executions that start after the feed began are left to the projector.
 

@@ -12,7 +12,7 @@ use super::error::StorageError;
 use super::pools::Database;
 
 /// Tables and the view that servers and housekeeping use, with the rights that their statements need.
-const TABLES: [(&str, &str); 27] = [
+const TABLES: [(&str, &str); 28] = [
     ("_sqlx_migrations", "SELECT"),
     ("adopted_table", "SELECT"),
     ("bucket_fence", "SELECT INSERT UPDATE DELETE"),
@@ -28,6 +28,7 @@ const TABLES: [(&str, &str); 27] = [
     ("machine_lease", "SELECT UPDATE"),
     ("outbox", "SELECT INSERT UPDATE DELETE"),
     ("outbox_forward", "SELECT INSERT UPDATE DELETE"),
+    ("projection_cursor", "SELECT INSERT UPDATE"),
     ("projection_snapshot", "SELECT INSERT UPDATE DELETE"),
     ("read_model_fill", "SELECT INSERT UPDATE DELETE"),
     ("server_life", "SELECT INSERT"),

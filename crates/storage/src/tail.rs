@@ -322,8 +322,8 @@ pub async fn sees_transactions(shard: &Database) -> Result<bool, StorageError> {
 
 /// Sets the cursor to another position and epoch, and binds it to this database. `Ok(false)`: the fence was raised.
 ///
-/// With `restored`, another pass fills the executions' list. The projector may have acknowledged messages whose states
-/// this database does not have, and their events are not published again.
+/// With `restored`, another pass fills the executions' list: states that were stored before are those of other
+/// transaction ids.
 ///
 /// The events in `again` get the id of this transaction, as if they had been committed now, so the next batch has them. No
 /// stored state from before is used later ([`super::snapshots`]).

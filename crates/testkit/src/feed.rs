@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, Executor, PgConnection, Postgres};
 
 use noetl_feed::wire::cursor::{Position, StreamCursor};
 
+use super::projections::NO_PROJECTOR_NO_STREAM;
 use super::{Deployment, Live, Server, WAIT_TIMEOUT, eventually};
 
 /// Key of an event: execution id and event id.
@@ -334,9 +335,9 @@ impl Deployment {
         self.replica_with(&[&ONLY_FEED[..], settings].concat()).await
     }
 
-    /// Starts a replica that publishes no events.
+    /// Starts a replica that neither publishes nor projects events.
     pub async fn replica_without_feed(&self) -> Server {
-        self.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await
+        self.replica_with(&NO_PROJECTOR_NO_STREAM).await
     }
 
     /// Returns all committed events.

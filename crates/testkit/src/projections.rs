@@ -32,6 +32,19 @@ impl Deployment {
         }
         server
     }
+
+    /// Returns the number of events of executions that no projector has projected, over all shards.
+    pub async fn unprojected(&self) -> i64 {
+        let events = "SELECT count(*) FROM noetl.event, noetl.projection_cursor
+                      WHERE (NOT pg_visible_in_snapshot(tx_id, done) OR execution_id = ANY (deferred))
+                        AND event_type NOT LIKE 'subscription.%'";
+        self.sum_over_shards(events).await
+    }
+
+    /// Waits until the projectors have projected all events.
+    pub async fn until_projected(&self) {
+        eventually("all events are projected", async || (self.unprojected().await == 0).then_some(())).await;
+    }
 }
 
 impl Server {

@@ -113,7 +113,7 @@ async fn an_execution_that_can_t_be_advanced_is_logged_with_the_cause(deployment
         log.lines().find(|line| line.contains("an execution can't be advanced now")).map(str::to_owned)
     })
     .await;
-    for part in [" WARN ", "execution=4711 ", "relation \"noetl.projection_snapshot\" does not exist", "delivered=1"] {
+    for part in [" WARN ", "execution=4711 ", "relation \"noetl.projection_snapshot\" does not exist", "attempts=1"] {
         assert!(line.contains(part), "no {part} in {line}");
     }
 }

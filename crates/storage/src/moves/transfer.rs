@@ -12,8 +12,10 @@ use super::journal::Move;
 use super::rows::{self, Columns, checksum, of, open};
 use super::session::Session;
 use crate::error::StorageError;
+use crate::grown_logs;
 use crate::pools::Database;
 use noetl_domain::feed::FeedId;
+use noetl_domain::ids::Id;
 use noetl_domain::shard::Barrier;
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_domain::tx_spans::Spans;
@@ -74,17 +76,9 @@ impl<'a> Transfer<'a> {
         before: &TxSnapshot,
         now: &TxSnapshot,
     ) -> Result<Vec<i64>, StorageError> {
-        let spans = Spans::between(before, now);
-        let ids = sqlx::query_scalar!(
-            r#"SELECT DISTINCT event.execution_id AS "id!"
-               FROM unnest($1::text[]::xid8[], $2::text[]::xid8[]) AS span (low, high)
-               CROSS JOIN LATERAL (
-                   SELECT execution_id FROM noetl.event WHERE tx_id >= span.low AND tx_id < span.high OFFSET 0
-               ) AS event"#,
-            &spans.low,
-            &spans.high,
-        );
-        ids.fetch_all(&mut self.source.connection).await.map_err(|error| self.source.failed(error))
+        let ids = grown_logs::of(&mut self.source.connection, &Spans::between(before, now), &[]).await;
+        let ids = ids.map_err(|error| self.source.failed(error))?;
+        Ok(ids.into_iter().map(Id::get).collect())
     }
 
     /// Copies events of these executions: all, or those that a snapshot does not see. Compares their whole logs on both
