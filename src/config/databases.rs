@@ -28,7 +28,7 @@ pub(super) const SETTINGS: [Definition; 5] = [
     ),
     Definition::value(
         "NOETL_POOL_SIZE",
-        "connections per database for requests; up to four more serve leases, the feed and cancellations",
+        "connections per database for requests; up to five more serve leases, the feed, the projector and cancellations",
     ),
     Definition::value(
         "NOETL_EXECUTION_STATUS_FROM_STEPS",

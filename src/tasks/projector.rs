@@ -11,6 +11,7 @@
 //! Source subscriptions have logs too, but no state that is stored.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,15 +30,16 @@ use noetl_storage::projection_cursor::ProjectionCursor;
 use noetl_use_cases::error::ServiceError;
 use noetl_use_cases::projections::AdvanceProjections;
 
-/// Time from the start of one pass to that of the next. So the state of an execution whose events arrive one by one is not
+/// Time from the start of a pass with new events to the start of the next pass, or to another attempt to take the lock. So the state of an execution whose events arrive one by one is not
 /// stored for each event, and lists lag less than a second behind the events.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// Time from one pass to the next while there are no new events.
+const IDLE: Duration = Duration::from_millis(100);
 /// Number of transaction ids whose events one statement finds.
 const TRANSACTIONS: u64 = 10_000;
 /// Number of executions after which the lag is reported.
 const AT_ONCE: usize = 1000;
-/// Pause after a failure, before the lock of another replica is tried again, and before a deferred execution is tried
-/// again; the latter doubles up to [`MAX_RETRY`].
+/// Pause after a failure, and before a deferred execution is tried again; the latter doubles up to [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(1);
 /// Longest pause before a deferred execution is tried again.
 const MAX_RETRY: Duration = Duration::from_mins(1);
@@ -69,9 +71,9 @@ impl Projector {
     /// Projects until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let mut logged = None;
-        while let Some(ended) = stop.run_until_cancelled(Box::pin(self.project())).await {
-            let reason = ended.err().map(|error| error.to_string());
-            if reason.is_some() && reason != logged {
+        while let Some(Err(error)) = stop.run_until_cancelled(Box::pin(self.project())).await {
+            let reason = Some(error.to_string());
+            if reason != logged {
                 tracing::info!(shard = self.shard, reason, "the projector can't read its shard now");
             }
             logged = reason;
@@ -79,9 +81,14 @@ impl Projector {
         }
     }
 
-    /// Projects until the database fails. Returns at once if another replica projects the shard.
-    async fn project(&self) -> Result<(), ServiceError> {
-        let Some(mut cursor) = ProjectionCursor::take(&self.database).await? else { return Ok(()) };
+    /// Projects until the database fails. Waits while another replica projects the shard.
+    async fn project(&self) -> Result<Infallible, ServiceError> {
+        let mut cursor = loop {
+            match ProjectionCursor::take(&self.database).await? {
+                Some(cursor) => break cursor,
+                None => sleep(INTERVAL).await,
+            }
+        };
         let position = cursor.position().await?;
         let again = |id| (id, Deferred { attempts: 0, at: Instant::now() });
         let mut deferred: BTreeMap<Id, Deferred> = position.deferred.into_iter().map(again).collect();
@@ -94,6 +101,7 @@ impl Projector {
                 let grown = match cursor.grown(&part).await {
                     // A transaction wrote very many events.
                     Err(error) if error.timed_out().is_some() => {
+                        tracing::warn!(shard = self.shard, %error, "the list of executions is filled from the logs");
                         self.projections.request_fill(self.shard).await?;
                         Vec::new()
                     }
@@ -108,16 +116,19 @@ impl Projector {
             has_changed |= !due.is_empty();
             self.advance(due, &mut deferred, since).await;
             if deferred.len() > MAX_DEFERRED {
+                let reason = "too many executions can't be advanced now";
+                tracing::warn!(shard = self.shard, reason, "the list of executions is filled from the logs");
                 self.projections.request_fill(self.shard).await?;
                 deferred.clear();
             }
             (done, since) = (target, begun);
             if has_changed {
                 cursor.store(&done, &deferred.keys().copied().collect::<Vec<_>>()).await?;
+                sleep_until(begun + INTERVAL).await;
             } else {
                 self.report(Duration::ZERO);
+                sleep_until(begun + IDLE).await;
             }
-            sleep_until(begun + INTERVAL).await;
         }
     }
 
